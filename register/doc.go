@@ -1,0 +1,2 @@
+// Package register is the Gus protocol.
+package register

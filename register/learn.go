@@ -1,0 +1,246 @@
+package register
+
+// learn takes in a write from whatever message, always the same way, and says
+// whether it is accepted here (PROTOCOL.md section 3).
+func (r *Replica) learn(g *register, w Write) bool {
+	if w.Tag.IsZero() {
+		return true
+	}
+	p := g.live.pending
+	if p != nil && (w.Tag == p.spec || w.Tag == p.write.Tag) {
+		return false // only its decision accepts its own pending write
+	}
+	v := g.rec(w.Tag.Owner)
+	if v != nil && w.Tag.Less(v.Tag) {
+		return false // its owner has moved on
+	}
+	r.hear(g, w.Tag)
+	r.hear(g, w.Known...)
+	if v == nil || v.Tag.Less(w.Tag) {
+		v = &version{Write: w, hasValue: true}
+		v.Decided = false
+		g.setRec(v)
+		r.touch(g)
+	}
+	if !v.hasValue && !v.accepted {
+		v.Value, v.hasValue = w.Value, true
+		r.touch(g)
+	}
+	seen := g.view(w.Tag.Owner)
+	decided := w.Decided || seen != nil && seen.tag == w.Tag && seen.decided
+	switch {
+	case v.accepted:
+		if decided {
+			r.markDecided(g, w.Tag)
+		}
+	case decided:
+		r.accept(g, v, true)
+	case r.acceptable(g, w.Tag):
+		r.accept(g, v, false)
+	case g.floor.Tag.Less(w.Tag): // stale: kept aside
+		g.floor = v
+		r.touch(g)
+	}
+	r.promote(g, w.Tag)
+	return v.accepted
+}
+
+// acceptable says whether an undecided write may be accepted: it is above all
+// that this voter holds, has acknowledged, or has pending in either phase.
+func (r *Replica) acceptable(g *register, t Tag) bool {
+	if p := g.live.pending; p != nil && !p.write.Tag.Less(t) {
+		return false
+	}
+	return g.cur.Tag.Less(t) && g.floor.Tag.Less(t)
+}
+
+func (r *Replica) accept(g *register, v *version, decided bool) {
+	v.accepted = true
+	v.Decided = v.Decided || decided
+	if g.cur.Tag.Less(v.Tag) {
+		r.bytes += int64(len(v.Value) - len(g.cur.Value))
+		g.cur = v
+	}
+	if g.floor.Tag.Less(v.Tag) {
+		g.floor = v
+	}
+	r.touch(g)
+	r.after(g, held{note: v.Tag})
+	r.say(g, r.others, &MsgUpdateView{Key: g.key, Tag: v.Tag, Decided: v.Decided})
+}
+
+// markDecided marks t as decided where it is held as accepted; nothing follows
+// for lower tags of that owner.
+func (r *Replica) markDecided(g *register, t Tag) {
+	was := g.settled()
+	if v := g.rec(t.Owner); v != nil && v.Tag == t && v.accepted {
+		v.Decided = true
+	}
+	if g.cur.Tag == t {
+		g.cur.Decided = true
+	}
+	if !was && g.settled() {
+		r.mark(g)
+	}
+}
+
+// note records that a voter has accepted t.
+func (r *Replica) note(g *register, t Tag, voter Voter, decided bool) {
+	if t.IsZero() {
+		return
+	}
+	v := g.view(t.Owner)
+	if v == nil {
+		g.live.views = append(g.live.views, view{tag: t})
+		v = &g.live.views[len(g.live.views)-1]
+	} else if v.tag.Less(t) {
+		*v = view{tag: t}
+	}
+	if v.tag == t {
+		v.voters = v.voters.With(voter)
+		v.decided = v.decided || decided
+		r.promote(g, t)
+	}
+}
+
+// promote makes t readable if enough voters have accepted it and its value is
+// at hand.
+func (r *Replica) promote(g *register, t Tag) {
+	v := g.view(t.Owner)
+	if v == nil || v.tag != t || v.voters.Len() < r.readQuorum || !g.readable.Tag.Less(t) {
+		return
+	}
+	w := g.atHand(t)
+	if w == nil {
+		return
+	}
+	was := g.settled()
+	g.readable = w
+	if !was && g.settled() {
+		r.mark(g)
+	}
+}
+
+// hear takes the verdict on each tag the first time that this voter hears of
+// it, and never later (PROTOCOL.md section 2, heard).
+func (r *Replica) hear(g *register, tags ...Tag) {
+	for _, t := range tags {
+		if t.IsZero() || t.Owner == r.self {
+			continue
+		}
+		verdict := heard{t, r.verdict(g, t)}
+		if h := g.heardOf(t.Owner); h == nil {
+			g.live.heard = append(g.live.heard, verdict)
+		} else if h.tag.Less(t) {
+			*h = verdict
+		}
+	}
+}
+
+func (r *Replica) verdict(g *register, t Tag) Verdict {
+	done, orphan := Tag{TS: g.doneTS, Owner: r.self}, Tag{TS: g.orphanTS, Owner: r.self}
+	v := Verdict{Free: done.Less(t) && orphan.Less(t)}
+	if t.Less(done) {
+		v.Excl = g.doneBy
+	}
+	return v
+}
+
+// stepWrite answers WRITE. One that its owner has moved on from gets no answer:
+// nobody waits for it.
+func (r *Replica) stepWrite(g *register, from Voter, m *MsgWrite) {
+	t := m.Write.Tag
+	g.see(t)
+	g.see(m.Write.Known...)
+	if v := g.rec(t.Owner); v != nil && t.Less(v.Tag) {
+		return
+	}
+	a := &MsgAckWrite{Key: g.key, Tag: t, Clean: r.learn(g, m.Write)}
+	if !a.Clean {
+		a.Blind, a.Own = r.blind(g, t), r.own(g, t)
+	}
+	a.MaxTS, a.Undone = g.live.seen, g.undone(t)
+	r.say(g, SetOf(from), a)
+	r.checkReads(g)
+}
+
+// blind returns the owners, other than this voter and t's, of higher tags that
+// were issued blind to t.
+func (r *Replica) blind(g *register, t Tag) Set {
+	var s Set
+	for _, v := range g.recs {
+		o := v.Tag.Owner
+		if o != t.Owner && o != r.self && t.Less(v.Tag) && !hasTag(v.Known, t) {
+			s = s.With(o)
+		}
+	}
+	return s
+}
+
+// own returns the verdict on t if this voter has a write of its own above it.
+func (r *Replica) own(g *register, t Tag) *Verdict {
+	top := Tag{TS: max(g.doneTS, g.orphanTS), Owner: r.self}
+	if p := g.live.pending; p != nil {
+		top = maxTag(top, p.write.Tag)
+	}
+	if !t.Less(top) {
+		return nil
+	}
+	if h := g.heardOf(t.Owner); h != nil && h.tag == t {
+		v := h.Verdict
+		return &v
+	}
+	return &Verdict{}
+}
+
+// stepCommit answers COMMIT with ACK-COMMIT, or with NEED where the value was
+// left out and is not here (PROTOCOL.md section 4).
+func (r *Replica) stepCommit(g *register, from Voter, m *MsgCommit) {
+	w := m.Write
+	g.see(m.Old, w.Tag)
+	g.see(w.Known...)
+	v := g.rec(w.Tag.Owner)
+	if v != nil && w.Tag.Less(v.Tag) {
+		return
+	}
+	if m.NoValue {
+		if v == nil || !v.hasValue || v.Tag != m.Old && v.Tag != w.Tag {
+			r.tell(SetOf(from), &MsgNeed{Key: g.key, Tag: w.Tag})
+			return
+		}
+		w.Value = v.Value
+	}
+	r.learn(g, w)
+	r.say(g, SetOf(from), &MsgAckCommit{Key: g.key, Tag: w.Tag, Undone: g.undone(w.Tag)})
+	r.checkReads(g)
+}
+
+// stepUpdateView notes what another has accepted. What is decided and at hand is
+// accepted at once; what is not at hand is asked for while a read waits.
+func (r *Replica) stepUpdateView(g *register, from Voter, m *MsgUpdateView) {
+	g.see(m.Tag)
+	r.note(g, m.Tag, from, m.Decided)
+	if p := g.live.pending; g.atHand(m.Tag) == nil && (p == nil || p.write.Tag != m.Tag && p.spec != m.Tag) {
+		for _, d := range g.live.rounds {
+			if d.handed {
+				r.tell(SetOf(from), &MsgRead{Key: g.key, Round: d.id})
+			}
+		}
+	}
+	if m.Decided {
+		r.markDecided(g, m.Tag)
+		if v := g.rec(m.Tag.Owner); v != nil && v.Tag == m.Tag && v.hasValue && !v.accepted {
+			r.accept(g, v, true)
+		}
+	}
+	r.checkReads(g)
+}
+
+func hasTag(tags []Tag, t Tag) bool {
+	for _, u := range tags {
+		if u == t {
+			return true
+		}
+	}
+	return false
+}

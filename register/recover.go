@@ -1,0 +1,157 @@
+package register
+
+import "iter"
+
+// recover takes in what the store holds, and takes up again what a crash cut
+// off (PROTOCOL.md section 7).
+func (r *Replica) recover(records iter.Seq2[Record, error]) error {
+	pending := map[string]*Pending{}
+	var keys []string // of pending, in the order of the records
+	for rec, err := range records {
+		if err != nil {
+			return err
+		}
+		if rec.IsMark() {
+			r.loadMark(rec)
+			continue
+		}
+		if err := r.load(rec); err != nil {
+			return err
+		}
+		_, known := pending[rec.Key]
+		if !known && rec.Pending != nil {
+			keys = append(keys, rec.Key)
+		}
+		if known || rec.Pending != nil {
+			pending[rec.Key] = rec.Pending
+		}
+	}
+	for _, key := range keys {
+		if p := pending[key]; p != nil {
+			r.resume(r.open(key), p)
+		}
+	}
+	return nil
+}
+
+// load makes the register of a record, in place of what an older one made.
+func (r *Replica) load(rec Record) error {
+	if err := CheckKey(rec.Key); err != nil {
+		return err
+	}
+	g := &register{key: rec.Key, cur: r.zero, readable: r.zero}
+	if !rec.Cur.Tag.IsZero() {
+		g.cur = &version{Write: rec.Cur, accepted: true, hasValue: true}
+		g.setRec(g.cur)
+	}
+	for _, c := range rec.Recs {
+		g.setRec(&version{Write: c.Write, accepted: c.Accepted, hasValue: !c.NoValue})
+	}
+	g.floor = g.cur
+	if !rec.Floor.IsZero() {
+		g.floor = g.rec(rec.Floor.Owner)
+		if g.floor == nil || g.floor.Tag != rec.Floor {
+			return invalid("the record of key %q has no write for its floor %v", rec.Key, rec.Floor)
+		}
+	}
+	if rec.Readable {
+		g.readable = g.cur
+	}
+	g.orphanTS = r.orphan(g, rec)
+	old := r.regs[rec.Key]
+	if old == nil {
+		r.bytes += int64(len(rec.Key))
+	} else {
+		r.bytes -= int64(len(old.cur.Value))
+	}
+	r.bytes += int64(len(g.cur.Value))
+	r.regs[rec.Key] = g
+	g.check()
+	return nil
+}
+
+// orphan is the highest of this voter's own tags: whatever it knew of their
+// acknowledgements is gone.
+func (r *Replica) orphan(g *register, rec Record) uint64 {
+	ts := rec.Orphan
+	if g.cur.Tag.Owner == r.self {
+		ts = max(ts, g.cur.Tag.TS)
+	}
+	if v := g.rec(r.self); v != nil {
+		ts = max(ts, v.Tag.TS)
+	}
+	if p := rec.Pending; p != nil {
+		ts = max(ts, p.Write.Tag.TS)
+	}
+	return ts
+}
+
+func (r *Replica) loadMark(rec Record) {
+	g := r.regs[rec.Key]
+	if g == nil || g.cur.Tag != rec.Mark {
+		return
+	}
+	g.cur.Decided = g.cur.Decided || rec.Cur.Decided
+	if rec.Readable {
+		g.readable = g.cur
+	}
+}
+
+// resume takes up a write that a crash cut off. In phase 2 it was decided and is
+// committed again; in phase 1 it is anyone's now and is relayed. Either way its
+// clients are gone.
+func (r *Replica) resume(g *register, p *Pending) {
+	r.touch(g) // no longer pending
+	r.learn(g, p.Write)
+	if p.Write.Tag != p.Spec {
+		r.say(g, r.others, &MsgCommit{Key: g.key, Old: p.Spec, Write: p.Write})
+	} else {
+		r.say(g, r.others, &MsgWrite{Key: g.key, Write: p.Write})
+	}
+}
+
+// records returns the durable states of all that changed, and marks.
+func (r *Replica) records() []Record {
+	records := make([]Record, 0, len(r.dirty)+len(r.marks))
+	for _, g := range r.dirty {
+		records = append(records, g.record())
+	}
+	for _, g := range r.marks {
+		g.marked = false
+		if g.rest != r.next && g.settled() && g.cur != r.zero {
+			records = append(records, Record{
+				Key:      g.key,
+				Mark:     g.cur.Tag,
+				Cur:      Write{Decided: g.cur.Decided},
+				Readable: g.readable == g.cur,
+			})
+		}
+	}
+	clear(r.marks)
+	r.marks = r.marks[:0]
+	return records
+}
+
+// record is g's durable state. The entry in recs of the same write as cur is left
+// out, and so are values that nobody needs any more.
+func (g *register) record() Record {
+	rec := Record{Key: g.key, Cur: g.cur.Write, Orphan: g.orphanTS}
+	rec.Readable = g.readable == g.cur && !g.cur.Tag.IsZero()
+	if g.floor != g.cur {
+		rec.Floor = g.floor.Tag
+	}
+	for _, v := range g.recs {
+		if v == g.cur {
+			continue
+		}
+		c := Rec{Write: v.Write, Accepted: v.accepted, NoValue: !v.hasValue}
+		if v.Decided && v.Tag.Less(g.cur.Tag) {
+			c.Write.Value, c.NoValue = nil, true
+		}
+		rec.Recs = append(rec.Recs, c)
+	}
+	if g.live != nil && g.live.pending != nil {
+		rec.Pending = &Pending{Write: g.live.pending.write, Spec: g.live.pending.spec}
+	}
+	return rec
+}

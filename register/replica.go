@@ -1,0 +1,241 @@
+package register
+
+import "iter"
+
+// Op names an operation of a local client. The caller chooses it; it is unique
+// among the operations of one replica that have no result yet.
+type Op uint64
+
+// Result is what an operation came to. Each Set and Get gets exactly one,
+// unless it is dropped.
+type Result struct {
+	Op         Op
+	Err        error  // ErrNotSaved, ErrTimestamps: nothing changed; nil otherwise
+	Tag        Tag    // the version written or read; of writes that were coalesced, the last one's
+	Value      []byte // a Get's value; not to be changed
+	Found      bool   // a Get found a value; false where the key is absent or deleted
+	RoundTrips int    // message rounds from its first message on: 1, at most 2 unless the operation met others; 0 where this voter is a quorum
+}
+
+// Local is what a voter knows of a key without asking anybody.
+type Local struct {
+	Tag     Tag    // Zero where nothing of the key is known to be settled here
+	Value   []byte // not to be changed
+	Found   bool   // there is a value: not absent, not deleted
+	Newer   bool   // something newer has been heard of and is not known to be settled
+	Pending bool   // this voter has a write of its own in progress
+}
+
+// Status counts what a replica holds.
+type Status struct {
+	Keys      int   // registers held, tombstones included
+	Bytes     int64 // of their keys and current values
+	Active    int   // registers that are not at rest
+	Writes    int   // own writes in progress
+	Reads     int   // rounds in progress
+	Unsettled int   // registers with a write not known to be settled, of the active ones
+	Saved     Seq   // the highest Seq known to be durable
+	Saving    bool  // a save is under way
+}
+
+// Replica is one voter's part in the protocol for all keys: a value that
+// reacts. It never blocks and knows no clock but the one it is told. It is not
+// safe for concurrent use.
+type Replica struct {
+	self        Voter
+	voters      Set
+	others      Set
+	n           int
+	readQuorum  int
+	writeQuorum int
+	boot        uint64
+
+	clock uint64 // what it was last told, as a timestamp
+	count uint64 // of rounds
+	regs  map[string]*register
+	zero  *version // the write behind Zero, shared by all registers
+	ops   map[Op]*register
+	bytes int64
+
+	// active lists the registers with something going on, and some that have
+	// come to rest since the last Tick.
+	active   []*register
+	internal int // internal rounds in progress
+
+	gate
+}
+
+// New returns the replica of cfg.Self with the records that its store holds
+// (nil: none), older before newer. What a crash cut off is taken up again by
+// the first Ready (PROTOCOL.md section 7).
+func New(cfg Config, records iter.Seq2[Record, error]) (*Replica, error) {
+	cfg, err := cfg.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	r := &Replica{
+		self:        cfg.Self,
+		voters:      SetOf(cfg.Voters...),
+		others:      SetOf(cfg.Voters...).Without(cfg.Self),
+		n:           len(cfg.Voters),
+		readQuorum:  cfg.ReadQuorum,
+		writeQuorum: cfg.WriteQuorum,
+		boot:        cfg.Boot,
+		regs:        map[string]*register{},
+		zero:        &version{Write: Write{Deleted: true, Decided: true}, accepted: true, hasValue: true},
+		ops:         map[Op]*register{},
+		gate:        gate{saved: cfg.Saved, next: cfg.Saved + 1},
+	}
+	if records != nil {
+		if err := r.recover(records); err != nil {
+			return nil, err
+		}
+	}
+	return r, nil
+}
+
+// Clock tells r the physical time in milliseconds since 1970. It may be wrong
+// and may go backwards. The owner of r calls it before the inputs of a turn.
+func (r *Replica) Clock(ms int64) {
+	r.clock = min(uint64(max(ms, 0)), maxClock) << clockBits
+}
+
+// Drop ends the interest of the client in op, which gets no result any more.
+// It returns false where op was a read, or a write that nobody was told of and
+// that now never happens; true where the write may still take effect
+// (PROTOCOL.md section 4, abandon).
+func (r *Replica) Drop(op Op) (sent bool) {
+	g := r.ops[op]
+	if g == nil {
+		return false
+	}
+	delete(r.ops, op)
+	defer r.quieten(g)
+	return !r.dropRead(g, op) && !dropQueued(g, op) && r.dropPending(g, op)
+}
+
+// Resend is called when a connection to peer is there (again): what is
+// unfinished is sent again to it, answered or not (PROTOCOL.md section 7).
+func (r *Replica) Resend(peer Voter) {
+	if !r.others.Has(peer) {
+		return
+	}
+	for _, g := range r.active {
+		if g.live == nil {
+			continue
+		}
+		if p := g.live.pending; p != nil {
+			r.sendPending(g, SetOf(peer))
+		}
+		for _, d := range g.live.rounds {
+			r.sendRound(g, d, SetOf(peer))
+		}
+	}
+}
+
+// Tick is called once a second: it sends again what was not answered, reads what
+// stayed unsettled, and tries again to save what could not be saved.
+func (r *Replica) Tick() {
+	r.stalled = false
+	r.flush = len(r.marks) > 0
+	active := r.active[:0]
+	for _, g := range r.active {
+		if g.live == nil {
+			g.listed = false
+			continue
+		}
+		active = append(active, g)
+	}
+	clear(r.active[len(active):])
+	r.active = active
+	for _, g := range active {
+		r.tickPending(g)
+		r.tickRounds(g)
+		r.tickUnsettled(g)
+	}
+}
+
+// due says after which ticks something is sent again: after one to two seconds, then at doubling
+// intervals up to 16 s.
+func due(age int) bool {
+	age--
+	return age > 0 && (age < 16 && age&(age-1) == 0 || age%16 == 0)
+}
+
+// Peek returns the newest settled version of key that is known here.
+func (r *Replica) Peek(key string) Local {
+	g := r.regs[key]
+	if g == nil {
+		return Local{}
+	}
+	v := g.readable
+	if g.cur.Decided && v.Tag.Less(g.cur.Tag) {
+		v = g.cur
+	}
+	pending := g.live != nil && g.live.pending != nil
+	newer := v.Tag.Less(g.floor.Tag) || g.live != nil && g.unsettled()
+	return Local{Tag: v.Tag, Value: v.Value, Found: !v.Deleted, Newer: newer, Pending: pending}
+}
+
+// Status counts what r holds, in time proportional to what is not at rest.
+func (r *Replica) Status() Status {
+	s := Status{Keys: len(r.regs), Bytes: r.bytes, Saved: r.saved, Saving: r.saving != 0}
+	for _, g := range r.active {
+		if g.live == nil {
+			continue
+		}
+		s.Active++
+		s.Reads += len(g.live.rounds)
+		if g.live.pending != nil {
+			s.Writes++
+		}
+		if g.unsettled() {
+			s.Unsettled++
+		}
+	}
+	return s
+}
+
+// open returns the register of key, awake.
+func (r *Replica) open(key string) *register {
+	g := r.regs[key]
+	if g == nil {
+		g = &register{key: key, cur: r.zero, floor: r.zero, readable: r.zero}
+		r.regs[key] = g
+		r.bytes += int64(len(key))
+	}
+	if g.live == nil {
+		r.wake(g)
+	}
+	return g
+}
+
+// wake gives g back what live knows at rest: all else is a volatile view of others.
+func (r *Replica) wake(g *register) {
+	g.live = &live{seen: g.highest()}
+	if !g.listed {
+		g.listed = true
+		r.active = append(r.active, g)
+	}
+	if r.durable(g) {
+		r.note(g, g.cur.Tag, r.self, false)
+	}
+}
+
+// quieten ends each turn of g: once nothing is going on, what is only needed meanwhile
+// is let go, and the register itself where the key was never written.
+func (r *Replica) quieten(g *register) {
+	if g.live == nil || !r.durable(g) || !g.atRest() {
+		return
+	}
+	g.live = nil
+	for _, v := range g.recs {
+		if v != g.cur && v.Decided {
+			v.Value, v.hasValue = nil, false
+		}
+	}
+	if g.cur == r.zero && len(g.recs) == 0 && g.orphanTS == 0 {
+		delete(r.regs, g.key)
+		r.bytes -= int64(len(g.key))
+	}
+}
