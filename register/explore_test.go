@@ -440,7 +440,7 @@ func (x *explorer) giveUp(s *state, i int) {
 	})
 	x.path = append(x.path, fmt.Sprintf("give up %d: %v", i, o.refused))
 	if o.refused != nil && s.ops[i].read {
-		x.fail("op %d was said to have changed nothing", i)
+		x.fail("op %d was said to have changed nothing", i+1)
 	}
 	c := *o
 	c.refused = nil
@@ -498,7 +498,7 @@ func (x *explorer) pending(s *state, t opTags) {
 	o.final = t.final
 	for _, q := range s.ops {
 		if q.read && q.spec == t.spec {
-			x.fail("op %d is retagged from %v, which a reader has returned", t.op-1, t.spec)
+			x.fail("op %d is retagged from %v, which a reader has returned", t.op, t.spec)
 		}
 	}
 }
@@ -507,7 +507,7 @@ func (x *explorer) result(s *state, res Result) {
 	i := int(res.Op - 1)
 	o := &s.ops[i]
 	if o.over {
-		x.fail("op %d has two results", i)
+		x.fail("op %d has two results", i+1)
 	}
 	o.over = true
 	if res.Err != nil {
@@ -516,12 +516,12 @@ func (x *explorer) result(s *state, res Result) {
 	}
 	if x.ops[i].write {
 		if !o.start.Less(res.Tag) {
-			x.fail("write %d completes as %v, not above %v, which was complete before it began", i, res.Tag, o.start)
+			x.fail("write %d completes as %v, not above %v, which was complete before it began", i+1, res.Tag, o.start)
 		}
 		o.final = res.Tag
 	} else {
 		if res.Tag.Less(o.start) {
-			x.fail("read %d returns %v, below %v, which was complete before it began", i, res.Tag, o.start)
+			x.fail("read %d returns %v, below %v, which was complete before it began", i+1, res.Tag, o.start)
 		}
 		x.returned(s, i, res)
 	}
@@ -534,18 +534,18 @@ func (x *explorer) returned(s *state, i int, res Result) {
 	if !res.Found {
 		deleted := func(o opState) bool { return o.spec == res.Tag || o.final == res.Tag }
 		if j := slices.IndexFunc(s.ops, deleted); !res.Tag.IsZero() && (j < 0 || !x.ops[j].deletes) {
-			x.fail("read %d returns nothing as %v", i, res.Tag)
+			x.fail("read %d returns nothing as %v", i+1, res.Tag)
 		}
 		return
 	}
 	w := &s.ops[res.Value[0]-'a']
 	switch {
 	case w.kept:
-		x.fail("read %d returns the value of a write that was said to have changed nothing", i)
+		x.fail("read %d returns the value of a write that was said to have changed nothing", i+1)
 	case !w.final.IsZero() && res.Tag != w.final:
-		x.fail("read %d returns %v, which its writer had replaced by %v", i, res.Tag, w.final)
+		x.fail("read %d returns %v, which its writer had replaced by %v", i+1, res.Tag, w.final)
 	case w.final.IsZero() && res.Tag != w.spec:
-		x.fail("read %d returns %v with the value of %v", i, res.Tag, w.spec)
+		x.fail("read %d returns %v with the value of %v", i+1, res.Tag, w.spec)
 	}
 	w.read = true
 }
@@ -556,7 +556,7 @@ func (x *explorer) end(s *state) {
 	x.ends++
 	for i, o := range s.ops {
 		if o.begun && !o.over && s.sites[x.ops[i].voter-1].r != nil {
-			x.fail("op %d at voter %d never ends", i, x.ops[i].voter)
+			x.fail("op %d at voter %d never ends", i+1, x.ops[i].voter)
 		}
 	}
 }

@@ -15,7 +15,7 @@ import (
 //	voters n=3 [clocks=(5,5,0)]   a new world; what else is there is gone
 //	hold                          from now on saves take until "saved" or "save-fails"
 //	clock at=1 ts=7               what the clock of voter 1 says, as a timestamp
-//	set at=1 [value=a]            a client at voter 1 writes; deletes where there is no value
+//	set at=1, delete at=1         a client at voter 1 writes: operation 1 writes "a", operation 2 "b"
 //	get at=1                      a client at voter 1 reads
 //	give-up op=1                  the client of operation 1 loses patience
 //	deliver [kind=WRITE] [from=1] [to=2] [again]   what is under way arrives; again: and stays under way
@@ -76,7 +76,7 @@ func (p *play) command(t *testing.T, d *datadriven.TestData, at int) {
 		d.ScanArgs(t, "ts", &ts)
 		p.x.clocks[at-1] = ts
 		act(func(r *Replica) { r.clock = uint64(ts) })
-	case "set", "get":
+	case "set", "delete", "get":
 		p.begin(t, d, Voter(at))
 	case "give-up":
 		var op int
@@ -140,17 +140,16 @@ func (p *play) voters(t *testing.T, d *datadriven.TestData) {
 
 func (p *play) begin(t *testing.T, d *datadriven.TestData, at Voter) {
 	op := len(p.x.ops)
-	p.x.ops = append(p.x.ops, worldOp{at, d.Cmd == "set", d.Cmd == "set" && !d.HasArg("value")})
+	p.x.ops = append(p.x.ops, worldOp{at, d.Cmd != "get", d.Cmd == "delete"})
 	p.s.ops = append(p.s.ops, opState{begun: true, start: p.s.done})
-	var value []byte
-	if d.HasArg("value") {
-		value = []byte{byte('a' + op)} // the monitor knows a write by its value
-	}
 	p.say("op %d", op+1)
 	p.x.step(p.s, int(at-1), 0, func(t *site) error {
-		if d.Cmd == "set" {
-			t.r.Set(Op(op+1), worldKey, value, value == nil)
-		} else {
+		switch d.Cmd {
+		case "set":
+			t.r.Set(Op(op+1), worldKey, []byte{byte('a' + op)}, false)
+		case "delete":
+			t.r.Set(Op(op+1), worldKey, nil, true)
+		default:
 			t.r.Get(Op(op+1), worldKey)
 		}
 		return nil

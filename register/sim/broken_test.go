@@ -1,0 +1,326 @@
+package sim
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// brokenRule is a rule of the protocol, how to break it, and where to look for
+// what goes wrong then. The rules that no search finds are scripts in
+// register/testdata: `known` follows recs instead of cur; a write of phase 2 cut
+// off by a crash is no orphan; a reader that is told of a tag does not ask for
+// its value.
+type brokenRule struct {
+	name     string
+	edits    []edit
+	scenario func(seed uint64) Config
+	first    uint64 // a seed that finds it, or one near it
+	seeds    uint64 // how many to try from there on
+}
+
+// edit replaces old, which occurs once in file, by text that keeps to the rule
+// unless broken says otherwise.
+type edit struct{ file, old, text string }
+
+var brokenRules = []brokenRule{
+	{
+		name:     "paper-any", // any stale acknowledgement retags
+		edits:    []edit{{"write.go", "\tswitch {\n\tcase keep:\n\t\tr.complete(", "\tif broken(\"paper-any\") && never.Without(r.self) != 0 {\n\t\tr.retag(g)\n\t\treturn\n\t}\n\tswitch {\n\tcase keep:\n\t\tr.complete("}},
+		scenario: contended(5, 0),
+	},
+	{
+		name: "paper-owner", // stale unless the highest tag's owner says that its write is not complete
+		edits: []edit{
+			{"write.go", "\tkeep := true\n", "\tkeep := true\n\tif broken(\"paper-owner\") {\n\t\tfor _, a := range p.acks {\n\t\t\tif a.own != nil && a.own.Free {\n\t\t\t\tr.complete(g, 1)\n\t\t\t\treturn\n\t\t\t}\n\t\t}\n\t}\n"},
+		},
+		scenario: contended(5, 0),
+	},
+	{
+		name:     "tag-along", // a later read shares a round that is in flight
+		edits:    []edit{{"read.go", "n > 0 && !rounds[n-1].handed", "n > 0 && (!rounds[n-1].handed || broken(\"tag-along\"))"}},
+		scenario: contended(3, 0),
+	},
+	{
+		name:     "dirty", // an owner accepts writes below its own pending one
+		edits:    []edit{{"learn.go", "p != nil && !p.write.Tag.Less(t)", "p != nil && !p.write.Tag.Less(t) && !broken(\"dirty\")"}},
+		scenario: contended(5, 0),
+	},
+	{
+		name:     "floor", // a stale acknowledgement does not raise the floor
+		edits:    []edit{{"learn.go", "case g.floor.Tag.Less(w.Tag): // stale", "case g.floor.Tag.Less(w.Tag) && !broken(\"floor\"): // stale"}},
+		scenario: contended(3, 0),
+	},
+	{
+		name:     "forget", // a crash forgets the pending write
+		edits:    []edit{{"recover.go", "if p := pending[key]; p != nil {", "if p := pending[key]; p != nil && !broken(\"forget\") {"}},
+		scenario: contended(3, 3),
+	},
+	{
+		name:     "excl", // no excl: a write hangs with two of five down
+		edits:    []edit{{"write.go", "\t\t\tnever |= a.own.Excl\n", "\t\t\tif !broken(\"excl\") {\n\t\t\t\tnever |= a.own.Excl\n\t\t\t}\n"}},
+		scenario: contended(5, 0),
+	},
+	{
+		name:     "asked", // the verdict is taken when asked
+		edits:    []edit{{"learn.go", "\tif h := g.heardOf(t.Owner); h != nil && h.tag == t {", "\tif broken(\"asked\") {\n\t\tv := r.verdict(g, t)\n\t\treturn &v\n\t}\n\tif h := g.heardOf(t.Owner); h != nil && h.tag == t {"}},
+		scenario: contended(5, 0),
+	},
+	{
+		name:     "orphan", // an abandoned write is not an orphan
+		edits:    []edit{{"write.go", "\tg.orphanTS = max(g.orphanTS, p.spec.TS)\n", "\tif !broken(\"orphan\") {\n\t\tg.orphanTS = max(g.orphanTS, p.spec.TS)\n\t}\n"}},
+		scenario: abandoned(contended(3, 0)),
+	},
+	{
+		name:     "old-known", // a retag takes no `known` of its own
+		edits:    []edit{{"write.go", "p.write.Tag, p.write.Known, p.write.Decided = t, g.known(), true\n", "p.write.Tag, p.write.Known, p.write.Decided = t, g.known(), true\n\tif broken(\"old-known\") {\n\t\tp.write.Known = nil\n\t}\n"}},
+		scenario: contended(5, 0),
+	},
+	{
+		name:     "undone", // a clean acknowledgement carries no `undone`
+		edits:    []edit{{"learn.go", "\ta.MaxTS, a.Undone = g.live.seen, g.undone(t)\n", "\ta.MaxTS, a.Undone = g.live.seen, g.undone(t)\n\tif a.Clean && broken(\"undone\") {\n\t\ta.Undone = nil\n\t}\n"}},
+		scenario: contended(5, 0),
+	},
+	{
+		name:     "up-to", // decided marks of an owner are taken as "up to"
+		edits:    []edit{{"learn.go", "seen != nil && seen.tag == w.Tag && seen.decided", "seen != nil && (seen.tag == w.Tag || broken(\"up-to\") && w.Tag.Less(seen.tag)) && seen.decided"}},
+		scenario: contended(5, 0),
+	},
+	{
+		name:     "resend", // nothing is sent again
+		edits:    []edit{{"replica.go", "\tage--\n", "\tif broken(\"resend\") {\n\t\treturn false\n\t}\n\tage--\n"}},
+		scenario: lossy(contended(3, 0)),
+	},
+	{
+		name:     "gate", // what is not durable is said
+		edits:    []edit{{"gate.go", "\tcase r.durable(g):\n\t\tr.release(&h)", "\tcase r.durable(g) || broken(\"gate\"):\n\t\tr.release(&h)"}},
+		scenario: contended(3, 0),
+	},
+	{
+		name:     "unsaved-read", // the result of a read does not wait for the key's last record
+		edits:    []edit{{"read.go", "\t\tif others {\n", "\t\tif others || broken(\"unsaved-read\") {\n"}},
+		scenario: slowDisks(contended(3, 4)),
+	},
+	{
+		name:     "unheard", // voters not heard from are not counted as holders
+		edits:    []edit{{"write.go", "holders := r.n - 1 - len(p.acks)\n", "holders := r.n - 1 - len(p.acks)\n\tif broken(\"unheard\") {\n\t\tholders = 0\n\t}\n"}},
+		scenario: contended(5, 0),
+	},
+	{
+		name:     "target", // a read does not begin with what its own voter has acknowledged
+		edits:    []edit{{"read.go", "\t\td.target = g.floor.Tag\n", "\t\tif d.target = g.floor.Tag; broken(\"target\") {\n\t\t\td.target = Tag{}\n\t\t}\n"}},
+		scenario: contended(3, 0),
+	},
+	{
+		name:     "known", // `known` follows recs instead of cur
+		edits:    []edit{{"read.go", "\tif have == g.cur.Tag &&", "\tif broken(\"known\") && g.rec(g.cur.Tag.Owner) != g.cur {\n\t\tm.Cur.Known = nil\n\t}\n\tif have == g.cur.Tag &&"}},
+		scenario: contended(5, 0),
+	},
+	{
+		name:     "phase-2", // a write of phase 2 cut off by a crash is not an orphan
+		edits:    []edit{{"recover.go", "if p := rec.Pending; p != nil {", "if p := rec.Pending; p != nil && (p.Write.Tag == p.Spec || !broken(\"phase-2\")) {"}},
+		scenario: contended(3, 2),
+	},
+	{
+		name:     "ask", // a reader that is told of a tag does not ask for its value
+		edits:    []edit{{"learn.go", "if p := g.live.pending; g.atHand(m.Tag) == nil &&", "if p := g.live.pending; !broken(\"ask\") && g.atHand(m.Tag) == nil &&"}},
+		scenario: contended(3, 2),
+	},
+	{
+		name:     "heard", // verdicts go once all that is at hand is decided
+		edits:    []edit{{"state.go", "\t\tif v == nil || v.Tag.Less(h.tag) ||", "\t\tif broken(\"heard\") {\n\t\t\tbreak\n\t\t}\n\t\tif v == nil || v.Tag.Less(h.tag) ||"}},
+		scenario: contended(5, 0),
+	},
+	{
+		name:     "free", // an owner always says that it is free
+		edits:    []edit{{"learn.go", "Free: done.Less(t) && orphan.Less(t)", "Free: broken(\"free\") || done.Less(t) && orphan.Less(t)"}},
+		scenario: contended(5, 0),
+	},
+	{
+		name:     "settled", // what is seen to be settled is marked as decided
+		edits:    []edit{{"learn.go", "\tg.readable = w\n", "\tg.readable = w\n\tif broken(\"settled\") {\n\t\tr.markDecided(g, t)\n\t}\n"}},
+		scenario: contended(5, 0),
+	},
+	{
+		name:     "early-view", // a voter counts its own answer before it is durable
+		edits:    []edit{{"learn.go", "\tr.after(g, held{note: v.Tag})\n", "\tif broken(\"early-view\") {\n\t\tr.note(g, v.Tag, r.self, false)\n\t}\n\tr.after(g, held{note: v.Tag})\n"}},
+		scenario: slowDisks(contended(3, 4)),
+	},
+	{
+		name:     "need", // nobody asks for the value of a commit
+		edits:    []edit{{"learn.go", "\t\t\tr.tell(SetOf(from), &MsgNeed{Key: g.key, Tag: w.Tag})\n", "\t\t\tif !broken(\"need\") {\n\t\t\t\tr.tell(SetOf(from), &MsgNeed{Key: g.key, Tag: w.Tag})\n\t\t\t}\n"}},
+		scenario: contended(3, 3),
+	},
+}
+
+// contended is a short run about one key with timestamps that are counters,
+// long overtaking, and up to so many crashes.
+func contended(voters, crashes int) func(seed uint64) Config {
+	return func(seed uint64) Config {
+		r := rand.New(rand.NewPCG(seed, 3))
+		c := Config{
+			Seed: seed, Voters: voters, Keys: 1, Ops: 3 + r.IntN(9), Sets: 0.4 + 0.4*r.Float64(), Writers: voters,
+			Unit: time.Millisecond, Queue: 1000, LossAtBreak: r.Float64(), Clocks: Clocks(r.IntN(2)),
+			TickEvery: time.Second, QuorumFirst: true, Outage: 50 * time.Millisecond, unwatched: true,
+		}
+		c.Pace = time.Duration(float64(c.Unit) * []float64{0.3, 2, 8, 40}[r.IntN(4)])
+		if r.IntN(2) == 0 {
+			c.Tail = 2 + 6*r.Float64()
+		}
+		if crashes > 0 {
+			c.Crashes = r.IntN(crashes + 1)
+			c.Restart = c.Unit * time.Duration(1+r.IntN(100))
+		}
+		return c
+	}
+}
+
+// abandoned lets the clients of s lose patience.
+func abandoned(s func(uint64) Config) func(uint64) Config {
+	return func(seed uint64) Config {
+		c := s(seed)
+		c.GiveUp, c.Patience = 0.5, 20*c.Unit
+		return c
+	}
+}
+
+// lossy lets messages of s be lost.
+func lossy(s func(uint64) Config) func(uint64) Config {
+	return func(seed uint64) Config {
+		c := s(seed)
+		c.Loss = 0.2
+		return c
+	}
+}
+
+// slowDisks lets the saves of s take their time.
+func slowDisks(s func(uint64) Config) func(uint64) Config {
+	return func(seed uint64) Config {
+		c := s(seed)
+		c.SaveTime = 10 * c.Unit
+		return c
+	}
+}
+
+// TestBrokenRules judges the judges: a register with any one rule broken must
+// be caught, and the same runs with no rule broken must be clean. The register
+// has no switches for this; they are put into its source text for this test,
+// through the go command's overlay.
+func TestBrokenRules(t *testing.T) {
+	if testing.Short() {
+		t.Skip("builds a changed register")
+	}
+	binary := buildBroken(t)
+	for _, b := range brokenRules {
+		t.Run(b.name, func(t *testing.T) {
+			t.Parallel()
+			if found := hunt(t, binary, b.name, b.name); !strings.HasPrefix(found, "caught") {
+				t.Errorf("not caught: %s", found)
+			} else {
+				t.Log(found)
+			}
+			if found := hunt(t, binary, b.name, ""); !strings.HasPrefix(found, "clean") {
+				t.Errorf("with no rule broken: %s", found)
+			}
+		})
+	}
+}
+
+// hunt has the runs of one rule played with that rule, or none, broken.
+func hunt(t *testing.T, binary, rule, broken string) string {
+	cmd := exec.Command(binary, "-test.run=^TestHunt$", "-test.v")
+	cmd.Env = append(os.Environ(), "GUS_HUNT="+rule, "GUS_BROKEN="+broken)
+	out, err := cmd.CombinedOutput()
+	_, found, ok := strings.Cut(string(out), "HUNT: ")
+	if !ok {
+		t.Fatalf("the hunt ended with %v: %s", err, out)
+	}
+	found, _, _ = strings.Cut(found, "\n")
+	return found
+}
+
+// TestHunt plays the runs of the broken rule GUS_HUNT until one is caught.
+// TestBrokenRules calls it, in another binary.
+func TestHunt(t *testing.T) {
+	name := os.Getenv("GUS_HUNT")
+	if name == "" {
+		t.Skip("is called by TestBrokenRules")
+	}
+	for _, b := range brokenRules {
+		if b.name != name {
+			continue
+		}
+		for i := range max(b.seeds, 300000) {
+			if o := Run(b.scenario(b.first + i)); o.Err != nil {
+				why, _, _ := strings.Cut(o.Err.Error(), "\n")
+				fmt.Printf("HUNT: caught by seed %d: %s\n", b.first+i, why)
+				return
+			}
+			if i > 3000 && os.Getenv("GUS_BROKEN") == "" {
+				break
+			}
+		}
+	}
+	fmt.Println("HUNT: clean")
+}
+
+// buildBroken builds this package's tests over a register with switches.
+func buildBroken(t *testing.T) string {
+	dir, source := t.TempDir(), t.TempDir()
+	texts := map[string]string{}
+	for _, b := range brokenRules {
+		for _, e := range b.edits {
+			if texts[e.file] == "" {
+				texts[e.file] = read(t, filepath.Join("..", e.file))
+			}
+			if n := strings.Count(texts[e.file], e.old); n != 1 {
+				t.Fatalf("rule %s: its text occurs %d times in register/%s, it has to be brought up to date: %q", b.name, n, e.file, e.old)
+			}
+			texts[e.file] = strings.Replace(texts[e.file], e.old, e.text, 1)
+		}
+	}
+	texts["broken.go"] = "package register\n\nimport \"os\"\n\nvar rule = os.Getenv(\"GUS_BROKEN\")\n\nfunc broken(name string) bool { return name == rule }\n"
+	var overlay struct{ Replace map[string]string }
+	overlay.Replace = map[string]string{}
+	for file, text := range texts {
+		path, err := filepath.Abs(filepath.Join("..", file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		overlay.Replace[path] = filepath.Join(source, file)
+		write(t, filepath.Join(source, file), []byte(text))
+	}
+	index, err := json.Marshal(overlay)
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(t, filepath.Join(dir, "overlay.json"), index)
+	binary := filepath.Join(dir, "sim.test")
+	build := exec.Command("go", "test", "-c", "-vet=off", "-overlay", filepath.Join(dir, "overlay.json"), "-o", binary, ".")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("build a register with switches: %v\n%s", err, out)
+	}
+	return binary
+}
+
+func read(t *testing.T, path string) string {
+	t.Helper()
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+func write(t *testing.T, path string, b []byte) {
+	t.Helper()
+	if err := os.WriteFile(path, b, 0o600); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,134 @@
+package sim
+
+import (
+	"bufio"
+	"os"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// TestSeeds plays many runs: GUS_SEEDS of them (1,500), or as many as fit in
+// GUS_SIM_TIME, from GUS_FIRST_SEED (1) on. GUS_SEED plays one, with its trace.
+func TestSeeds(t *testing.T) {
+	if s := os.Getenv("GUS_SEED"); s != "" {
+		playWithTrace(t, number(t, s))
+		return
+	}
+	s := seeds{first: 1, count: 1500}
+	if testing.Short() {
+		s.count = 300
+	}
+	if v := os.Getenv("GUS_FIRST_SEED"); v != "" {
+		s.first = number(t, v)
+	}
+	if v := os.Getenv("GUS_SEEDS"); v != "" {
+		s.count = number(t, v)
+	}
+	if v := os.Getenv("GUS_SIM_TIME"); v != "" {
+		d, err := time.ParseDuration(v)
+		if err != nil {
+			t.Fatalf("GUS_SIM_TIME: %v", err)
+		}
+		s.count, s.until = 1<<62, time.Now().Add(d)
+	}
+	total := s.play(t)
+	t.Logf("%d runs: %+v", total.runs, total.stats)
+	for m, n := range total.marks {
+		t.Logf("%8d  %v", n, Mark(m))
+		if n == 0 && total.runs >= 1000 {
+			t.Errorf("in %d runs there was never: %v", total.runs, Mark(m))
+		}
+	}
+}
+
+// seeds is a range of seeds to play, and what came of them.
+type seeds struct {
+	first, count uint64
+	until        time.Time // zero: no end but count
+
+	mu    sync.Mutex
+	runs  int
+	stats Stats
+	marks Marks
+	bad   int
+}
+
+// play plays the runs on all processors and reports each that fails, up to a few.
+func (s *seeds) play(t *testing.T) *seeds {
+	var next atomic.Uint64
+	var wg sync.WaitGroup
+	for range runtime.GOMAXPROCS(0) {
+		wg.Go(func() {
+			for {
+				i := next.Add(1) - 1
+				if i >= s.count || !s.until.IsZero() && time.Now().After(s.until) || s.enough() {
+					return
+				}
+				s.add(t, Run(Draw(s.first+i)))
+			}
+		})
+	}
+	wg.Wait()
+	return s
+}
+
+func (s *seeds) enough() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.bad >= 10
+}
+
+func (s *seeds) add(t *testing.T, o Outcome) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.runs++
+	s.stats.Add(o.Stats)
+	for m, n := range o.Marks {
+		s.marks[m] += n
+	}
+	if o.Err != nil {
+		s.bad++
+		t.Errorf("GUS_SEED=%d (%d voters, %d keys, %d operations): %v", o.Config.Seed, o.Config.Voters, o.Config.Keys, o.Config.Ops, o.Err)
+	}
+}
+
+// TestBadSeeds plays the seeds that once failed.
+func TestBadSeeds(t *testing.T) {
+	f, err := os.Open("testdata/seeds.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	for lines := bufio.NewScanner(f); lines.Scan(); {
+		seed, _, _ := strings.Cut(lines.Text(), "#")
+		if seed = strings.TrimSpace(seed); seed == "" {
+			continue
+		}
+		if o := Run(Draw(number(t, seed))); o.Err != nil {
+			t.Errorf("GUS_SEED=%s: %v", seed, o.Err)
+		}
+	}
+}
+
+func playWithTrace(t *testing.T, seed uint64) {
+	c := Draw(seed)
+	c.Trace = func(line string) { t.Log(line) }
+	t.Logf("%+v", c)
+	if o := Run(c); o.Err != nil {
+		t.Error(o.Err)
+	}
+}
+
+func number(t *testing.T, s string) uint64 {
+	t.Helper()
+	n, err := strconv.ParseUint(s, 10, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
