@@ -6,8 +6,8 @@ package register
 type Write struct {
 	Tag     Tag    `cbor:"1,keyasint"`
 	Value   []byte `cbor:"2,keyasint,omitempty"`
-	Deleted bool   `cbor:"3,keyasint,omitempty"` // a tombstone, or absent for ever: there is no value
 	Known   []Tag  `cbor:"4,keyasint,omitempty"` // what the owner had accepted undecided when it issued Tag
+	Deleted bool   `cbor:"3,keyasint,omitempty"` // a tombstone, or never written: there is no value
 	Decided bool   `cbor:"5,keyasint,omitempty"` // the owner's decision: Tag is final
 }
 

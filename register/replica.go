@@ -1,6 +1,9 @@
 package register
 
-import "iter"
+import (
+	"iter"
+	"slices"
+)
 
 // Op names an operation of a local client. The caller chooses it; it is unique
 // among the operations of one replica that have no result yet.
@@ -147,6 +150,9 @@ func (r *Replica) Tick() {
 		active = append(active, g)
 	}
 	clear(r.active[len(active):])
+	if len(active) < cap(active)/4 {
+		active = slices.Clone(active) // what a burst needed is let go
+	}
 	r.active = active
 	for _, g := range active {
 		r.tickPending(g)
