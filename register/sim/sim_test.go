@@ -12,14 +12,14 @@ import (
 	"time"
 )
 
-// TestSeeds plays many runs: GUS_SEEDS of them (1,500), or as many as fit in
+// TestSeeds plays many runs: GUS_SEEDS of them (4,000), or as many as fit in
 // GUS_SIM_TIME, from GUS_FIRST_SEED (1) on. GUS_SEED plays one, with its trace.
 func TestSeeds(t *testing.T) {
 	if s := os.Getenv("GUS_SEED"); s != "" {
 		playWithTrace(t, number(t, s))
 		return
 	}
-	s := seeds{first: 1, count: 1500}
+	s := seeds{first: 1, count: 4000}
 	if testing.Short() {
 		s.count = 300
 	}

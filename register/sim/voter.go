@@ -1,7 +1,6 @@
 package sim
 
 import (
-	"math"
 	"math/rand/v2"
 	"strconv"
 	"time"
@@ -20,6 +19,7 @@ type voter struct {
 	life    int               // raised at each crash: what a past life planned does not happen
 	turning bool              // inputs came since Drive was called
 	full    bool              // the disk is
+	slow    float64           // what its saves take, in typical ones
 	ahead   int64             // of its clock, in milliseconds
 	live    map[register.Op]*Operation
 	gate    []*Operation // sets that wait for a write quorum to be connected
@@ -89,9 +89,7 @@ func (v *voter) tick(life int) {
 		return
 	}
 	v.input(v.core.Tick)
-	if !v.w.cfg.unwatched {
-		v.peek()
-	}
+	v.peek()
 	v.w.line.after(v.w.cfg.TickEvery, func() { v.tick(life) })
 }
 
@@ -149,7 +147,7 @@ func (v *voter) Save(seq register.Seq, records []register.Record) {
 	w := v.w
 	v.disk.Save(seq, records)
 	w.outcome.Stats.Saves++
-	took := time.Duration(float64(w.cfg.SaveTime) * math.Exp(2*w.rng.Float64()-1))
+	took := time.Duration(float64(w.cfg.SaveTime) * v.slow * (0.5 + w.rng.Float64()))
 	life := v.life
 	w.line.after(took, func() {
 		if life == v.life {

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"runtime/debug"
 	"strconv"
@@ -109,7 +110,7 @@ func (w *world) build() {
 	next := register.Voter(1)
 	for i := range n {
 		w.ids = append(w.ids, next)
-		v := &voter{w: w, pos: i, id: next}
+		v := &voter{w: w, pos: i, id: next, slow: math.Exp(3*w.rng.Float64() - 2)}
 		v.setClock(w.rng)
 		w.voters, w.byID[next] = append(w.voters, v), v
 		next++
