@@ -74,6 +74,9 @@ func (g *register) clone(zero *version, own map[*pending]*pending) *register {
 		return &h
 	}
 	l := *g.live
+	if l.shown != nil {
+		l.shown = version(l.shown)
+	}
 	l.views, l.heard, l.queue = slices.Clone(l.views), slices.Clone(l.heard), slices.Clone(l.queue)
 	if l.pending != nil {
 		p := *l.pending
@@ -202,7 +205,7 @@ func (e *encoder) register(r *Replica, g *register) {
 
 func (e *encoder) views(g *register) {
 	views := slices.Clone(g.live.views)
-	slices.SortFunc(views, func(a, b view) int { return int(a.tag.Owner) - int(b.tag.Owner) })
+	slices.SortFunc(views, func(a, b view) int { return compareTags(a.tag, b.tag) })
 	for _, v := range views {
 		rec := g.rec(v.tag.Owner)
 		if (!e.reads || !g.readable.Tag.Less(v.tag)) && rec != nil && !rec.Tag.Less(v.tag) && rec.accepted && rec.Decided {
@@ -242,6 +245,7 @@ func (e *encoder) pending(r *Replica, p *pending) {
 	e.num(uint64(p.had), p.maxTS)
 	e.seq(r, p.seq)
 	e.flag(p.saved)
+	e.tag(p.floor)
 	for _, op := range p.ops {
 		e.num(uint64(op))
 	}

@@ -189,10 +189,15 @@ func (r *Replica) finish(res Result) {
 
 // unissue takes back the pending write of g, of which nobody was told. Answers
 // made since may speak of it and are taken back as well: they will be asked
-// for again.
+// for again. A write that was kept aside for it alone is accepted: nobody was told that
+// it is stale here, and nothing above it would ever come to end its readers'
+// wait.
 func (r *Replica) unissue(g *register) {
 	p := g.live.pending
 	g.live.pending = nil
+	if p.floor.Less(g.floor.Tag) && !g.floor.accepted {
+		r.accept(g, g.floor, false)
+	}
 	kept := r.waiting[:0]
 	for _, h := range r.waiting {
 		if h.g == g && (h.own == p || speaksOf(h.msg, p.spec)) {

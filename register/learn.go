@@ -26,8 +26,8 @@ func (r *Replica) learn(g *register, w Write) bool {
 		v.Value, v.hasValue = w.Value, true
 		r.touch(g)
 	}
-	seen := g.view(w.Tag.Owner)
-	decided := w.Decided || seen != nil && seen.tag == w.Tag && seen.decided
+	seen := g.view(w.Tag)
+	decided := w.Decided || seen != nil && seen.decided
 	switch {
 	case v.accepted:
 		if decided {
@@ -58,6 +58,9 @@ func (r *Replica) accept(g *register, v *version, decided bool) {
 	v.accepted = true
 	v.Decided = v.Decided || decided
 	if g.cur.Tag.Less(v.Tag) {
+		if g.cur.Decided {
+			g.live.shown = g.cur
+		}
 		r.bytes += int64(len(v.Value) - len(g.cur.Value))
 		g.cur = v
 	}
@@ -72,14 +75,11 @@ func (r *Replica) accept(g *register, v *version, decided bool) {
 // markDecided marks t as decided where it is held as accepted; nothing follows
 // for lower tags of that owner.
 func (r *Replica) markDecided(g *register, t Tag) {
-	was := g.settled()
 	if v := g.rec(t.Owner); v != nil && v.Tag == t && v.accepted {
 		v.Decided = true
 	}
-	if g.cur.Tag == t {
+	if g.cur.Tag == t && !g.cur.Decided {
 		g.cur.Decided = true
-	}
-	if !was && g.settled() {
 		r.mark(g)
 	}
 }
@@ -89,14 +89,7 @@ func (r *Replica) note(g *register, t Tag, voter Voter, decided bool) {
 	if t.IsZero() {
 		return
 	}
-	v := g.view(t.Owner)
-	if v == nil {
-		g.live.views = append(g.live.views, view{tag: t})
-		v = &g.live.views[len(g.live.views)-1]
-	} else if v.tag.Less(t) {
-		*v = view{tag: t}
-	}
-	if v.tag == t {
+	if v := g.viewFor(t); v != nil {
 		v.voters = v.voters.With(voter)
 		v.decided = v.decided || decided
 		r.promote(g, t)
@@ -106,17 +99,16 @@ func (r *Replica) note(g *register, t Tag, voter Voter, decided bool) {
 // promote makes t readable if enough voters have accepted it and its value is
 // at hand.
 func (r *Replica) promote(g *register, t Tag) {
-	v := g.view(t.Owner)
-	if v == nil || v.tag != t || v.voters.Len() < r.readQuorum || !g.readable.Tag.Less(t) {
+	v := g.view(t)
+	if v == nil || v.voters.Len() < r.readQuorum || !g.readable.Tag.Less(t) {
 		return
 	}
 	w := g.atHand(t)
 	if w == nil {
 		return
 	}
-	was := g.settled()
 	g.readable = w
-	if !was && g.settled() {
+	if w == g.cur {
 		r.mark(g)
 	}
 }

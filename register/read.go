@@ -83,8 +83,8 @@ func (r *Replica) endRound(g *register, d *round) {
 		r.internal--
 	}
 	w := g.readable
-	v := g.view(w.Tag.Owner)
-	others := v != nil && v.tag == w.Tag && v.voters.Without(r.self).Len() >= r.readQuorum
+	v := g.view(w.Tag)
+	others := v != nil && v.voters.Without(r.self).Len() >= r.readQuorum
 	for _, op := range d.ops {
 		res := Result{Op: op, Tag: w.Tag, Value: w.Value, Found: !w.Deleted, RoundTrips: d.trips}
 		if others {
@@ -186,13 +186,13 @@ func (r *Replica) tickRounds(g *register) {
 }
 
 // maxInternal bounds the rounds that a replica starts by itself.
-const maxInternal = 64
+const maxInternal = 1024
 
-// tickUnsettled reads a key that stayed unsettled for a second with nothing in
-// progress (PROTOCOL.md section 5).
-func (r *Replica) tickUnsettled(g *register) {
+// tickOpen reads a key that stayed open for a second with nothing in progress
+// (PROTOCOL.md section 5).
+func (r *Replica) tickOpen(g *register) {
 	l := g.live
-	if l.pending != nil || len(l.rounds) > 0 || !g.unsettled() {
+	if l.pending != nil || len(l.rounds) > 0 || !g.open() {
 		l.quiet = 0
 		return
 	}

@@ -7,6 +7,7 @@ import "iter"
 func (r *Replica) recover(records iter.Seq2[Record, error]) error {
 	pending := map[string]*Pending{}
 	var keys []string // of pending, in the order of the records
+	var open []string // likewise
 	for rec, err := range records {
 		if err != nil {
 			return err
@@ -18,12 +19,20 @@ func (r *Replica) recover(records iter.Seq2[Record, error]) error {
 		if err := r.load(rec); err != nil {
 			return err
 		}
+		if !rec.Readable || !rec.Floor.IsZero() {
+			open = append(open, rec.Key)
+		}
 		_, known := pending[rec.Key]
 		if !known && rec.Pending != nil {
 			keys = append(keys, rec.Key)
 		}
 		if known || rec.Pending != nil {
 			pending[rec.Key] = rec.Pending
+		}
+	}
+	for _, key := range open {
+		if g := r.regs[key]; g.readable != g.cur || g.floor != g.cur {
+			r.open(key) // to be read by a tick, should nobody else do so
 		}
 	}
 	for _, key := range keys {

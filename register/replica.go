@@ -17,7 +17,8 @@ type Result struct {
 	Tag        Tag    // the version written or read; of writes that were coalesced, the last one's
 	Value      []byte // a Get's value; not to be changed
 	Found      bool   // a Get found a value; false where the key is absent or deleted
-	RoundTrips int    // message rounds from its first message on: 1, at most 2 unless the operation met others; 0 where this voter is a quorum
+	write      bool
+	RoundTrips int // message rounds from its first message on: 1, at most 2 unless the operation met others; 0 where this voter is a quorum
 }
 
 // Local is what a voter knows of a key without asking anybody.
@@ -110,11 +111,23 @@ func (r *Replica) Clock(ms int64) {
 func (r *Replica) Drop(op Op) (sent bool) {
 	g := r.ops[op]
 	if g == nil {
-		return false
+		return r.dropResult(op)
 	}
 	delete(r.ops, op)
 	defer r.quieten(g)
 	return !r.dropRead(g, op) && !dropQueued(g, op) && r.dropPending(g, op)
+}
+
+// dropResult takes back a result that no Ready has handed out yet, and says
+// whether it is that of a write that took effect.
+func (r *Replica) dropResult(op Op) (written bool) {
+	for i, res := range r.results {
+		if res.Op == op {
+			r.results = slices.Delete(r.results, i, i+1)
+			return res.write && res.Err == nil
+		}
+	}
+	return false
 }
 
 // Resend is called when a connection to peer is there (again): what is
@@ -157,7 +170,7 @@ func (r *Replica) Tick() {
 	for _, g := range active {
 		r.tickPending(g)
 		r.tickRounds(g)
-		r.tickUnsettled(g)
+		r.tickOpen(g)
 	}
 }
 
@@ -178,9 +191,16 @@ func (r *Replica) Peek(key string) Local {
 	if g.cur.Decided && v.Tag.Less(g.cur.Tag) {
 		v = g.cur
 	}
-	pending := g.live != nil && g.live.pending != nil
-	newer := v.Tag.Less(g.floor.Tag) || g.live != nil && g.unsettled()
-	return Local{Tag: v.Tag, Value: v.Value, Found: !v.Deleted, Newer: newer, Pending: pending}
+	l := Local{Newer: v.Tag.Less(g.floor.Tag)}
+	if g.live != nil {
+		if s := g.live.shown; s != nil && v.Tag.Less(s.Tag) {
+			v = s
+		}
+		l.Newer = g.ahead(v.Tag)
+		l.Pending = g.live.pending != nil
+	}
+	l.Tag, l.Value, l.Found = v.Tag, v.Value, !v.Deleted
+	return l
 }
 
 // Status counts what r holds, in time proportional to what is not at rest.
@@ -195,7 +215,7 @@ func (r *Replica) Status() Status {
 		if g.live.pending != nil {
 			s.Writes++
 		}
-		if g.unsettled() {
+		if !g.settled() || g.floor != g.cur {
 			s.Unsettled++
 		}
 	}

@@ -181,7 +181,7 @@ func (p *play) deliver(t *testing.T, d *datadriven.TestData) {
 			p.s.net = append(p.s.net, m)
 		}
 	}
-	if n == 0 {
+	if n == 0 && d.Cmd == "deliver" {
 		d.Fatalf(t, "nothing of the kind is under way")
 	}
 }

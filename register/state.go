@@ -34,11 +34,12 @@ type live struct {
 	pending *pending
 	queue   []queued
 	rounds  []*round
-	seen    uint64 // the highest timestamp seen
-	quiet   int    // ticks spent unsettled with nothing in progress
+	shown   *version // the last cur that was decided: for Peek, while a newer one is not settled
+	seen    uint64   // the highest timestamp seen
+	quiet   int      // ticks spent open with nothing in progress
 }
 
-// view is what is known of who has accepted an owner's latest tag.
+// view is what is known of who has accepted a tag.
 type view struct {
 	tag     Tag
 	voters  Set
@@ -69,6 +70,7 @@ type pending struct {
 	maxTS uint64
 	seq   Seq  // the record that it is first saved in
 	saved bool // and that record is durable
+	floor Tag  // when it was issued
 	age   int  // ticks since the phase began
 }
 
@@ -168,13 +170,31 @@ func (g *register) see(tags ...Tag) {
 	}
 }
 
-func (g *register) view(o Voter) *view {
+func (g *register) view(t Tag) *view {
 	for i := range g.live.views {
-		if v := &g.live.views[i]; v.tag.Owner == o {
+		if v := &g.live.views[i]; v.tag == t {
 			return v
 		}
 	}
 	return nil
+}
+
+// viewFor returns the view to note an acceptance of t in. Of each owner there are those of its
+// latest tag and of its tags whose writes are at hand; for others it is nil.
+func (g *register) viewFor(t Tag) *view {
+	if v := g.view(t); v != nil {
+		return v
+	}
+	l := g.live
+	latest := !slices.ContainsFunc(l.views, func(v view) bool { return v.tag.Owner == t.Owner && t.Less(v.tag) })
+	if !latest && g.atHand(t) == nil {
+		return nil
+	}
+	l.views = slices.DeleteFunc(l.views, func(v view) bool {
+		return v.tag.Owner == t.Owner && v.tag.Less(t) && g.atHand(v.tag) == nil
+	})
+	l.views = append(l.views, view{tag: t})
+	return &l.views[len(l.views)-1]
 }
 
 func (g *register) heardOf(o Voter) *heard {
@@ -202,7 +222,7 @@ func (g *register) highest() uint64 {
 // section 2): what live would still know is in cur and recs.
 func (g *register) atRest() bool {
 	l := g.live
-	if l.pending != nil || len(l.queue) > 0 || len(l.rounds) > 0 || g.unsettled() {
+	if l.pending != nil || len(l.queue) > 0 || len(l.rounds) > 0 || g.open() {
 		return false
 	}
 	for _, h := range l.heard {
@@ -211,22 +231,17 @@ func (g *register) atRest() bool {
 			return false
 		}
 	}
-	return g.readable == g.cur
+	return true
 }
 
-// unsettled says whether a read of the key would teach this voter something:
-// its cur is not settled, its floor is above, or others have accepted what it
-// has not learnt.
-func (g *register) unsettled() bool {
-	if !g.settled() || g.floor != g.cur {
-		return true
-	}
-	for _, v := range g.live.views {
-		if g.cur.Tag.Less(v.tag) {
-			return true
-		}
-	}
-	return false
+// open says whether a read of the key would teach this voter something: its cur
+// is not known to be held by a read quorum, or there is something above it.
+func (g *register) open() bool { return g.readable != g.cur || g.ahead(g.cur.Tag) }
+
+// ahead says whether this voter has learnt of something above t, or that
+// somebody has accepted it.
+func (g *register) ahead(t Tag) bool {
+	return t.Less(g.floor.Tag) || slices.ContainsFunc(g.live.views, func(v view) bool { return t.Less(v.tag) })
 }
 
 // check asserts the invariants of PROTOCOL.md section 2.

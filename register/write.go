@@ -42,6 +42,7 @@ func (r *Replica) issue(g *register) {
 		spec:  t,
 		ops:   ops,
 		seq:   r.next,
+		floor: g.floor.Tag,
 	}
 	l.pending = p
 	r.touch(g)
@@ -185,7 +186,7 @@ func (r *Replica) complete(g *register, trips int) {
 	r.accept(g, v, true)
 	r.promote(g, v.Tag)
 	for _, op := range p.ops {
-		r.finish(Result{Op: op, Tag: v.Tag, RoundTrips: trips})
+		r.finish(Result{Op: op, Tag: v.Tag, RoundTrips: trips, write: true})
 	}
 	r.issue(g)
 	r.checkReads(g)
