@@ -21,6 +21,7 @@ type world struct {
 	ops     []worldOp
 	crashes int  // at most so many in all; the crashed may come back
 	abandon bool // clients of writes may give up
+	fails   int  // at most so many saves fail cleanly, to be tried again after a tick
 	saves   bool // a save takes time, and a crash loses what was not saved; otherwise it is part of the step
 	clocks  []int64
 	max     int // states in go test; 0: complete
@@ -66,6 +67,7 @@ type state struct {
 	ops     []opState
 	done    Tag // the highest tag of a complete operation
 	crashes int
+	fails   int
 }
 
 // outcome is what one step makes of one site, and what it gives away. Sites that
@@ -169,7 +171,7 @@ func (x *explorer) hash(s *state) uint64 {
 	for _, p := range s.net {
 		sum += p.hash
 	}
-	e.num(sum, uint64(s.crashes))
+	e.num(sum, uint64(s.crashes), uint64(s.fails))
 	e.tag(s.done)
 	for _, o := range s.ops {
 		e.flag(o.begun, o.over, o.read)
@@ -228,6 +230,9 @@ func (x *explorer) visit(s *state) {
 		if t.r != nil && t.seq != 0 {
 			moved = true
 			x.try(s, func(s *state) { x.step(s, i, actSaved, x.write) })
+			if s.fails < x.fails {
+				x.try(s, func(s *state) { s.fails++; x.step(s, i, actFails, x.unwrite) })
+			}
 		}
 		if t.r != nil && s.crashes < x.crashes {
 			x.try(s, func(s *state) { x.crash(s, i) })
@@ -249,7 +254,7 @@ func (x *explorer) visit(s *state) {
 // forget takes out the messages whose arrival changes nothing, now or later: what
 // is kept only grows as long as nobody crashes. It says whether there were any.
 func (x *explorer) forget(s *state) bool {
-	if s.crashes < x.crashes || x.abandon || slices.ContainsFunc(s.sites, func(t *site) bool { return t.r == nil }) {
+	if s.crashes < x.crashes || s.fails < x.fails || x.abandon || slices.ContainsFunc(s.sites, func(t *site) bool { return t.r == nil }) {
 		return false
 	}
 	n := len(s.net)
@@ -279,7 +284,7 @@ func (x *explorer) try(s *state, step func(*state)) {
 	if x.bad != "" || x.cut {
 		return
 	}
-	c := &state{slices.Clone(s.sites), slices.Clone(s.net), slices.Clone(s.ops), s.done, s.crashes}
+	c := &state{slices.Clone(s.sites), slices.Clone(s.net), slices.Clone(s.ops), s.done, s.crashes, s.fails}
 	n := len(x.path)
 	step(c)
 	if x.bad == "" && x.isNew(c) {
@@ -293,6 +298,7 @@ func (x *explorer) try(s *state, step func(*state)) {
 // What happens at a site but the arrival of a message, as it stands in the key of an outcome.
 const (
 	actSaved = iota
+	actFails
 	actRecover
 	actResend // + voter
 	actBegin  = 100
@@ -394,6 +400,15 @@ func (x *explorer) write(t *site) error {
 	seq := t.seq
 	t.flying, t.seq = nil, 0
 	t.r.Saved(seq)
+	return nil
+}
+
+// unwrite lets the save of what flies fail, and a second pass.
+func (x *explorer) unwrite(t *site) error {
+	seq := t.seq
+	t.flying, t.seq = nil, 0
+	t.r.SaveFailed(seq)
+	t.r.Tick()
 	return nil
 }
 
@@ -570,8 +585,9 @@ var worlds = []world{
 	{name: "n1/2writers-reader-saves-crashes", n: 1, ops: []worldOp{w(1), w(1), r(1)}, crashes: 2, saves: true, abandon: true},
 	{name: "n2/2writers-reader", n: 2, ops: []worldOp{w(1), w(2), r(1)}},
 	{name: "n3/2writers", n: 3, ops: []worldOp{w(1), w(2)}},
-	{name: "n3/2writers-abandon", n: 3, ops: []worldOp{w(1), w(2)}, abandon: true},
+	{name: "n3/2writers-abandon", n: 3, ops: []worldOp{w(1), w(2)}, abandon: true, max: 500_000},
 	{name: "n3/2writers-saves", n: 3, ops: []worldOp{w(1), w(2)}, saves: true},
+	{name: "n3/2writers-saves-fail", n: 3, ops: []worldOp{w(1), w(2)}, saves: true, fails: 1, max: 500_000},
 	{name: "n3/2writers-crash", n: 3, ops: []worldOp{w(1), w(2)}, crashes: 1, max: 500_000},
 	{name: "n3/2writers-saves-crash", n: 3, ops: []worldOp{w(1), w(2)}, crashes: 1, saves: true, max: 500_000},
 	{name: "n3/writer-reader-crash", n: 3, ops: []worldOp{w(1), r(2)}, crashes: 1, max: 500_000},

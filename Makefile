@@ -1,0 +1,48 @@
+GO ?= go
+STATICCHECK ?= $(GO) run honnef.co/go/tools/cmd/staticcheck@v0.8.2
+BIN ?= bin/gus
+
+.PHONY: build check test race sim explore fuzz bench core32 clean
+
+build:
+	CGO_ENABLED=0 $(GO) build -trimpath -o $(BIN) .
+
+# format, vet, staticcheck, shellcheck
+check:
+	@test -z "$$(gofmt -l .)" || { echo "gofmt would change:"; gofmt -l .; exit 1; }
+	$(GO) vet ./...
+	$(STATICCHECK) ./...
+	shellcheck install.sh .ci/run
+
+test:
+	$(GO) test ./...
+
+# the packages in which goroutines meet
+race:
+	$(GO) test -race -short ./agent/... ./quic ./snapshot ./membership
+
+# the simulator, for as long as SIM says; it prints a seed that fails
+SIM ?= 2m
+sim:
+	GUS_SIM_TIME=$(SIM) $(GO) test -count=1 -timeout 0 -v -run TestSeeds ./register/sim
+
+# small worlds, every order of events: the further ones too, each up to STATES
+STATES ?= 60000000
+WORLD ?=
+explore:
+	$(GO) test -count=1 -timeout 0 -v -run TestExplore ./register -explore $(STATES) -explore.world '$(WORLD)'
+
+FUZZ ?= 30s
+fuzz:
+	$(GO) test -run '^$$' -fuzz FuzzDecodeBatch -fuzztime $(FUZZ) -fuzzminimizetime 10x ./quic
+	$(GO) test -run '^$$' -fuzz FuzzFrame -fuzztime $(FUZZ) -fuzzminimizetime 10x ./quic
+
+bench:
+	$(GO) test -run '^$$' -bench . -benchmem ./register ./quic ./snapshot
+
+# the core where an int has 32 bits
+core32:
+	GOARCH=386 CGO_ENABLED=0 $(GO) test -short ./register
+
+clean:
+	rm -rf bin dist

@@ -1,0 +1,374 @@
+package quic
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	quicgo "github.com/quic-go/quic-go"
+
+	"gus/register"
+)
+
+// Connection codes tell the other side why a connection was ended.
+const (
+	connClosed    quicgo.ApplicationErrorCode = 0 // this site stops
+	connDuplicate quicgo.ApplicationErrorCode = 1 // there is a better connection already
+	connReplaced  quicgo.ApplicationErrorCode = 2 // a better connection took its place
+	connRefused   quicgo.ApplicationErrorCode = 3 // the hello was not acceptable
+	connBusy      quicgo.ApplicationErrorCode = 4 // too many are saying hello at once
+)
+
+const (
+	// grace is how long a replaced connection still delivers what is under way.
+	grace = 2 * time.Second
+	// maxReading is how many batches of one connection are read and delivered
+	// at the same time; further ones wait in the connection's windows.
+	maxReading = 32
+	// maxServing is how many streams of one connection are served at once.
+	maxServing = 64
+	// batchTimeout is how long one batch may take to arrive.
+	batchTimeout = time.Minute
+	// purposeTimeout is how long a stream may take to say its purpose.
+	purposeTimeout = 10 * time.Second
+)
+
+// conn is one connection to a peer that has said hello.
+type conn struct {
+	e        *Endpoint
+	peer     *peer
+	qc       *quicgo.Conn
+	dialled  bool // by this site
+	boot     uint64
+	register bool // both are voters of one configuration: the register lane is open
+	since    time.Time
+
+	messages  chan struct{} // holds a token while register messages wait
+	datagrams chan struct{} // holds a token while gossip packets wait
+	retired   chan struct{} // closed once another connection took its place
+	heard     atomic.Int64  // Unix nanoseconds of the last thing that arrived
+}
+
+func (e *Endpoint) newConn(p *peer, qc *quicgo.Conn, dialled bool, h hello) *conn {
+	c := &conn{
+		e: e, peer: p, qc: qc, dialled: dialled, boot: h.Boot, since: time.Now(),
+		register: e.id.Role == RoleVoter && p.site.Role == RoleVoter && h.Configuration == e.cfg.Configuration,
+		messages: make(chan struct{}, 1), datagrams: make(chan struct{}, 1),
+		retired: make(chan struct{}),
+	}
+	// What was queued before is for this connection to send.
+	wake(c.messages)
+	wake(c.datagrams)
+	c.hear()
+	return c
+}
+
+// hear notes that something arrived.
+func (c *conn) hear() { c.heard.Store(time.Now().UnixNano()) }
+
+// retire takes c out of use, under its peer's lock and once.
+func (c *conn) retire() { close(c.retired) }
+
+// lowerDialled says whether the lower of the two sites dialled.
+func (c *conn) lowerDialled() bool {
+	return c.dialled == (compareSites(c.e.id.Site, c.peer.site) < 0)
+}
+
+// serve runs the connection until it ends, ctx ends, or another took its place
+// and the grace is over; then it waits for all that it started.
+func (c *conn) serve(ctx context.Context) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var wg sync.WaitGroup
+	for _, f := range []func(context.Context){
+		c.writeBatches, c.readBatches, c.writeDatagrams, c.readDatagrams, c.acceptStreams,
+	} {
+		wg.Go(func() { f(ctx) })
+	}
+	code, reason := c.wait(ctx)
+	if c.peer.remove(c) {
+		c.e.log.Info("disconnected", "peer", c.peer.site.Name, "addr", c.qc.RemoteAddr(), "why", reason)
+		c.e.notify(c.peer)
+	}
+	_ = c.qc.CloseWithError(code, reason) // what it returns says nothing new
+	cancel()
+	wg.Wait()
+}
+
+func (c *conn) wait(ctx context.Context) (quicgo.ApplicationErrorCode, string) {
+	select {
+	case <-c.qc.Context().Done():
+		return connClosed, context.Cause(c.qc.Context()).Error()
+	case <-ctx.Done():
+		return connClosed, "this site stops"
+	case <-c.retired:
+	}
+	timer := time.NewTimer(grace)
+	defer timer.Stop()
+	select {
+	case <-c.qc.Context().Done():
+	case <-ctx.Done():
+	case <-timer.C:
+	}
+	return connReplaced, "replaced"
+}
+
+// writeBatches is the only sender of the register lane: it takes all that
+// waits and sends it as one batch, on one stream.
+func (c *conn) writeBatches(ctx context.Context) {
+	var buf []byte
+	for {
+		select {
+		case <-c.messages:
+		case <-ctx.Done():
+			return
+		}
+		for batch := c.peer.takeMessages(c); len(batch) > 0; batch = c.peer.takeMessages(c) {
+			var err error
+			if buf, err = c.writeBatch(ctx, buf[:0], batch); err != nil {
+				c.peer.count(func(s *Counters) { s.MessagesDropped += uint64(len(batch)) })
+				if ctx.Err() == nil && c.qc.Context().Err() == nil {
+					c.e.limited.warn("a batch could not be sent", "peer", c.peer.site.Name, "err", err)
+				}
+			}
+			clear(batch)
+		}
+	}
+}
+
+// keepBuffer is the size of the largest buffer that is kept for another batch.
+const keepBuffer = 64 << 10
+
+// writeBatch sends one batch. buf is used for it and returned for the next one.
+func (c *conn) writeBatch(ctx context.Context, buf []byte, batch [][]byte) ([]byte, error) {
+	head, err := encodeHeader(c.e.header())
+	if err != nil {
+		return buf, err
+	}
+	s, err := c.qc.OpenUniStreamSync(ctx)
+	if err != nil {
+		return buf, fmt.Errorf("open a stream: %w", err)
+	}
+	buf = append(buf, head...)
+	for _, m := range batch {
+		buf = append(buf, m...)
+	}
+	n := len(buf)
+	if _, err := s.Write(buf); err != nil {
+		s.CancelWrite(streamDone)
+		return nil, fmt.Errorf("write a batch: %w", err)
+	}
+	if err := s.Close(); err != nil {
+		return nil, fmt.Errorf("end a batch: %w", err)
+	}
+	c.peer.count(func(s *Counters) {
+		s.BatchesSent++
+		s.MessagesSent += uint64(len(batch))
+		s.BatchBytesSent += uint64(n)
+	})
+	if cap(buf) > keepBuffer {
+		buf = nil
+	}
+	return buf, nil
+}
+
+// readBatches accepts the streams of the register lane. It accepts no more
+// than it can deliver, so that a slow receiver slows its senders down.
+func (c *conn) readBatches(ctx context.Context) {
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	slots := make(chan struct{}, maxReading)
+	for {
+		select {
+		case slots <- struct{}{}:
+		case <-ctx.Done():
+			return
+		}
+		s, err := c.qc.AcceptUniStream(ctx)
+		if err != nil {
+			return
+		}
+		c.hear()
+		wg.Go(func() {
+			defer func() { <-slots }()
+			if err := c.readBatch(ctx, s); err != nil {
+				s.CancelRead(streamRefused)
+				c.refuse(ctx, "a batch", err)
+			}
+		})
+	}
+}
+
+func (c *conn) readBatch(ctx context.Context, s *quicgo.ReceiveStream) error {
+	if !c.register {
+		return fmt.Errorf("the register lane is open to voters of configuration %d only", c.e.cfg.Configuration)
+	}
+	if err := s.SetReadDeadline(time.Now().Add(batchTimeout)); err != nil {
+		return fmt.Errorf("read a batch: %w", err)
+	}
+	buf := c.e.buffers.Get().(*bytes.Buffer)
+	buf.Reset()
+	_, err := buf.ReadFrom(io.LimitReader(s, maxBatch+1))
+	if err != nil {
+		return fmt.Errorf("read a batch: %w", err)
+	}
+	size := buf.Len()
+	b, err := DecodeBatch(buf.Bytes())
+	if buf.Cap() <= keepBuffer {
+		c.e.buffers.Put(buf) // DecodeBatch keeps nothing of it
+	}
+	if err != nil {
+		return err
+	}
+	if err := c.check(b.Header); err != nil {
+		return err
+	}
+	c.peer.count(func(s *Counters) {
+		s.BatchesReceived++
+		s.MessagesReceived += uint64(len(b.Messages))
+		s.BatchBytesReceived += uint64(size)
+	})
+	c.e.cfg.Deliver(ctx, c.peer.site.Number, b)
+	return nil
+}
+
+// check says whether a batch is of the cluster, configuration and process that
+// said hello.
+func (c *conn) check(h Header) error {
+	switch {
+	case h.Cluster != c.e.id.Cluster:
+		return &strangerError{c.e.id.Cluster, fmt.Sprintf("cluster %s by its batch", h.Cluster)}
+	case h.Configuration != c.e.cfg.Configuration:
+		return fmt.Errorf("a batch of configuration %d, this site has %d", h.Configuration, c.e.cfg.Configuration)
+	case h.Boot != c.boot:
+		return fmt.Errorf("a batch of boot %d, the connection is of boot %d", h.Boot, c.boot)
+	}
+	return nil
+}
+
+// refuse counts and logs what was not acceptable, unless the connection ended
+// in the middle of it.
+func (c *conn) refuse(ctx context.Context, what string, err error) {
+	if ctx.Err() != nil || c.qc.Context().Err() != nil {
+		return
+	}
+	c.peer.count(func(s *Counters) { s.Refused++ })
+	c.e.limited.warn("refused "+what, "peer", c.peer.site.Name, "err", err)
+}
+
+// writeDatagrams is the only sender of gossip packets: sending blocks while 32
+// of them wait in the connection.
+func (c *conn) writeDatagrams(ctx context.Context) {
+	for {
+		select {
+		case <-c.datagrams:
+		case <-ctx.Done():
+			return
+		}
+		for b := c.peer.takeDatagram(c); b != nil; b = c.peer.takeDatagram(c) {
+			err := c.qc.SendDatagram(b)
+			c.peer.count(func(s *Counters) {
+				if err != nil {
+					s.DatagramsDropped++
+				} else {
+					s.DatagramsSent++
+				}
+			})
+			var large *quicgo.DatagramTooLargeError
+			if errors.As(err, &large) {
+				c.e.limited.warn("a gossip packet is too large for the path", "peer", c.peer.site.Name,
+					"size", len(b), "limit", large.MaxDatagramPayloadSize)
+			}
+		}
+	}
+}
+
+func (c *conn) readDatagrams(ctx context.Context) {
+	for {
+		b, err := c.qc.ReceiveDatagram(ctx)
+		if err != nil {
+			return
+		}
+		c.hear()
+		c.peer.count(func(s *Counters) { s.DatagramsReceived++ })
+		if c.e.cfg.Datagram != nil {
+			c.e.cfg.Datagram(c.peer.site, b)
+		}
+	}
+}
+
+// acceptStreams serves the peer's bidirectional streams.
+func (c *conn) acceptStreams(ctx context.Context) {
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	slots := make(chan struct{}, maxServing)
+	for {
+		select {
+		case slots <- struct{}{}:
+		case <-ctx.Done():
+			return
+		}
+		s, err := c.qc.AcceptStream(ctx)
+		if err != nil {
+			return
+		}
+		c.hear()
+		wg.Go(func() {
+			defer func() { <-slots }()
+			st := &Stream{qs: s, conn: c.qc, peer: c.peer.site}
+			if err := c.handle(ctx, st); err != nil {
+				st.abort(streamRefused)
+				c.refuse(ctx, "a stream", err)
+			}
+		})
+	}
+}
+
+// handle reads what a stream is for and has it served.
+func (c *conn) handle(ctx context.Context, s *Stream) error {
+	if err := s.SetReadDeadline(time.Now().Add(purposeTimeout)); err != nil {
+		return fmt.Errorf("serve a stream: %w", err)
+	}
+	p, err := readPurpose(s)
+	if err != nil {
+		return err
+	}
+	h := c.e.cfg.Handlers[p]
+	if h == nil {
+		return fmt.Errorf("purpose %d is not known", p)
+	}
+	if err := s.SetReadDeadline(time.Time{}); err != nil {
+		return fmt.Errorf("serve a stream: %w", err)
+	}
+	c.peer.count(func(s *Counters) { s.StreamsServed++ })
+	h(ctx, c.peer.site, s)
+	_ = s.Close()
+	return nil
+}
+
+// open opens a stream to the peer.
+func (c *conn) open(ctx context.Context, p Purpose) (*Stream, error) {
+	qs, err := c.qc.OpenStreamSync(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("open a stream to %s: %w", c.peer.site.Name, err)
+	}
+	s := &Stream{qs: qs, conn: c.qc, peer: c.peer.site}
+	if _, err := s.Write([]byte{byte(p)}); err != nil {
+		s.abort(streamDone)
+		return nil, fmt.Errorf("open a stream to %s: %w", c.peer.site.Name, err)
+	}
+	return s, nil
+}
+
+// header is what each of this site's batches says of it.
+func (e *Endpoint) header() Header {
+	return Header{
+		Cluster: e.id.Cluster, Configuration: e.cfg.Configuration,
+		Boot: e.cfg.Boot, Saved: register.Seq(e.saved.Load()),
+	}
+}
