@@ -13,6 +13,7 @@ type trio struct {
 	down  Voter // nothing reaches it
 	hold  Kind  // messages of this kind are kept in held
 	held  []arrival
+	done  []Result
 }
 
 type arrival struct {
@@ -44,6 +45,7 @@ func (t *trio) settle() {
 		busy = false
 		for v := Voter(1); v <= 3; v++ {
 			rd := t.sites[v].Ready()
+			t.done = append(t.done, rd.Results...)
 			if rd.Seq != 0 {
 				busy = true
 				t.sites[v].Saved(rd.Seq)
@@ -152,6 +154,7 @@ func BenchmarkSet(b *testing.B) {
 	for i := range b.N {
 		t.set(Voter(1+i%3), "site/config/00000001", value)
 		t.settle()
+		t.done = nil
 	}
 }
 
@@ -163,6 +166,7 @@ func BenchmarkGet(b *testing.B) {
 	for i := range b.N {
 		t.get(Voter(1+i%3), "site/config/00000001")
 		t.settle()
+		t.done = nil
 	}
 }
 
@@ -181,6 +185,7 @@ func BenchmarkMemory(b *testing.B) {
 			t.set(Voter(1+i%3), fmt.Sprintf("site/config/%08d", i), make([]byte, 100))
 			if i%100 == 0 {
 				t.settle()
+				t.done = nil
 			}
 		}
 		t.settle()

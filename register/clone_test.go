@@ -16,7 +16,7 @@ func (r *Replica) clone() *Replica {
 	c.active = nil
 	c.dirty, c.flying, c.marks, c.waiting, c.held = nil, nil, nil, nil, nil
 	c.messages, c.results = slices.Clone(r.messages), slices.Clone(r.results)
-	must(len(r.opening) == 0, "a clone is taken after Ready")
+	must(len(r.opening) == 0 && len(r.listings) == 0, "a clone is taken after Ready and not while listing")
 	to := map[*register]*register{}
 	own := map[*pending]*pending{}
 	for _, g := range r.regs {

@@ -35,6 +35,9 @@ type held struct {
 	result *Result
 	note   Tag
 	own    *pending
+	list   *listing // entry is what a read of its found
+	page   *page    // or this is its own page
+	entry  Entry
 }
 
 // Ready is what a replica wants done, in no particular order.
@@ -54,6 +57,7 @@ type Envelope struct {
 // Ready returns what is to be done and regards it as done, but for the
 // records: Saved or SaveFailed must follow, and until then no Ready has any.
 func (r *Replica) Ready() Ready {
+	r.startLists()
 	r.startRounds()
 	var rd Ready
 	if r.saving == 0 && !r.stalled && (len(r.dirty) > 0 || r.flush) {
@@ -154,6 +158,10 @@ func (r *Replica) release(h *held) {
 		if r.ops[h.result.Op] != nil { // its client has not given up meanwhile
 			r.finish(*h.result)
 		}
+	case h.list != nil && h.page != nil:
+		r.gotPage(h.list, *h.page)
+	case h.list != nil:
+		r.gotEntry(h.list, h.entry)
 	case h.own != nil:
 		h.own.saved = true
 		if h.g.live != nil && h.g.live.pending == h.own {

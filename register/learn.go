@@ -62,7 +62,7 @@ func (r *Replica) accept(g *register, v *version, decided bool) {
 			g.live.shown = g.cur
 		}
 		r.bytes += int64(len(v.Value) - len(g.cur.Value))
-		g.cur = v
+		g.setCur(v)
 	}
 	if g.floor.Tag.Less(v.Tag) {
 		g.floor = v
@@ -75,12 +75,12 @@ func (r *Replica) accept(g *register, v *version, decided bool) {
 // markDecided marks t as decided where it is held as accepted; nothing follows
 // for lower tags of that owner.
 func (r *Replica) markDecided(g *register, t Tag) {
-	if v := g.rec(t.Owner); v != nil && v.Tag == t && v.accepted {
-		v.Decided = true
-	}
 	if g.cur.Tag == t && !g.cur.Decided {
 		g.cur.Decided = true
 		r.mark(g)
+	}
+	if v := g.rec(t.Owner); v != nil && v.Tag == t && v.accepted {
+		v.Decided = true
 	}
 }
 
@@ -160,11 +160,22 @@ func (r *Replica) stepWrite(g *register, from Voter, m *MsgWrite) {
 // were issued blind to t.
 func (r *Replica) blind(g *register, t Tag) Set {
 	var s Set
-	for _, v := range g.recs {
-		o := v.Tag.Owner
-		if o != t.Owner && o != r.self && t.Less(v.Tag) && !hasTag(v.Known, t) {
+	for o := range r.owners(g).Without(t.Owner).Without(r.self).All {
+		if v := g.rec(o); t.Less(v.Tag) && !hasTag(v.Known, t) {
 			s = s.With(o)
 		}
+	}
+	return s
+}
+
+// owners are those whose writes this voter has heard of.
+func (r *Replica) owners(g *register) Set {
+	var s Set
+	if g.cur != r.zero {
+		s = s.With(g.cur.Tag.Owner)
+	}
+	for _, v := range g.recs {
+		s = s.With(v.Tag.Owner)
 	}
 	return s
 }

@@ -26,13 +26,13 @@ type Verdict struct {
 	Excl Set  `cbor:"2,keyasint,omitempty"` // acknowledged a complete one above it before they had accepted the tag
 }
 
-// Message is what one voter says to another about one key. The nine types
+// Message is what one voter says to another, but for LIST about one key. The types
 // below are all there are; each is used by pointer, and whoever is given one
 // may read it and must not change it. Who sent it is known from the
 // connection, never from the message.
 type Message interface {
 	Kind() Kind
-	// Register returns the key that the message is about.
+	// Register returns the key that the message is about; LIST and ACK-LIST have none.
 	Register() string
 }
 
@@ -50,9 +50,11 @@ const (
 	KindRead
 	KindAckRead
 	KindForward
+	KindList
+	KindAckList
 )
 
-var kindNames = [...]string{"", "WRITE", "ACK-WRITE", "COMMIT", "NEED", "ACK-COMMIT", "UPDATE-VIEW", "READ", "ACK-READ", "FORWARD"}
+var kindNames = [...]string{"", "WRITE", "ACK-WRITE", "COMMIT", "NEED", "ACK-COMMIT", "UPDATE-VIEW", "READ", "ACK-READ", "FORWARD", "LIST", "ACK-LIST"}
 
 // String returns the kind's name in PROTOCOL.md.
 func (k Kind) String() string {
@@ -136,6 +138,33 @@ type MsgForward struct {
 	Write Write  `cbor:"3,keyasint"`
 }
 
+// MsgList is LIST: which keys do you hold that begin with Prefix and are above
+// After (section 5)? The answer has up to Limit of them.
+type MsgList struct {
+	Round  Round  `cbor:"1,keyasint"`
+	Prefix string `cbor:"2,keyasint,omitempty"`
+	After  string `cbor:"3,keyasint,omitempty"`
+	Limit  int    `cbor:"4,keyasint"`
+}
+
+// MsgAckList is ACK-LIST: the keys in order. Next, if not empty, is how far the
+// sender has looked: it may hold more above it.
+type MsgAckList struct {
+	Round   Round   `cbor:"1,keyasint"`
+	Entries []Entry `cbor:"2,keyasint,omitempty"`
+	Next    string  `cbor:"3,keyasint,omitempty"`
+}
+
+// Entry is a key as LIST shows it. On the wire it says what one voter holds; in
+// a Result what a read returned.
+type Entry struct {
+	Key     string `cbor:"1,keyasint"`
+	Tag     Tag    `cbor:"2,keyasint"`           // of cur
+	Deleted bool   `cbor:"3,keyasint,omitempty"` // it is a tombstone
+	Size    int    `cbor:"4,keyasint,omitempty"` // of its value in bytes
+	Aside   bool   `cbor:"5,keyasint,omitempty"` // the sender's floor is above cur
+}
+
 func (*MsgWrite) Kind() Kind      { return KindWrite }
 func (*MsgAckWrite) Kind() Kind   { return KindAckWrite }
 func (*MsgCommit) Kind() Kind     { return KindCommit }
@@ -145,6 +174,8 @@ func (*MsgUpdateView) Kind() Kind { return KindUpdateView }
 func (*MsgRead) Kind() Kind       { return KindRead }
 func (*MsgAckRead) Kind() Kind    { return KindAckRead }
 func (*MsgForward) Kind() Kind    { return KindForward }
+func (*MsgList) Kind() Kind       { return KindList }
+func (*MsgAckList) Kind() Kind    { return KindAckList }
 
 func (m *MsgWrite) Register() string      { return m.Key }
 func (m *MsgAckWrite) Register() string   { return m.Key }
@@ -155,6 +186,8 @@ func (m *MsgUpdateView) Register() string { return m.Key }
 func (m *MsgRead) Register() string       { return m.Key }
 func (m *MsgAckRead) Register() string    { return m.Key }
 func (m *MsgForward) Register() string    { return m.Key }
+func (*MsgList) Register() string         { return "" }
+func (*MsgAckList) Register() string      { return "" }
 
 // NewMessage returns an empty message of the kind for a decoder to fill, or
 // nil for a kind that does not exist.
@@ -178,6 +211,10 @@ func NewMessage(k Kind) Message {
 		return new(MsgAckRead)
 	case KindForward:
 		return new(MsgForward)
+	case KindList:
+		return new(MsgList)
+	case KindAckList:
+		return new(MsgAckList)
 	}
 	return nil
 }

@@ -8,29 +8,24 @@ import "slices"
 func (r *Replica) Get(op Op, key string) {
 	g := r.open(key)
 	r.ops[op] = g
-	rounds := g.live.rounds
-	if n := len(rounds); n > 0 && !rounds[n-1].handed {
-		rounds[n-1].ops = append(rounds[n-1].ops, op)
-		return
-	}
-	r.newRound(g, []Op{op})
+	d := r.newRound(g)
+	d.ops = append(d.ops, op)
 }
 
-// newRound adds a round to g, to be started by the next Ready. ops is nil for a
-// round of the register's own.
-func (r *Replica) newRound(g *register, ops []Op) {
-	r.count++
-	d := &round{
-		id:       Round{Boot: r.boot, Count: r.count},
-		ops:      ops,
-		internal: ops == nil,
-		trips:    min(1, r.n-1),
+// newRound returns the round of g that the next Ready starts.
+func (r *Replica) newRound(g *register) *round {
+	if n := len(g.live.rounds); n > 0 && !g.live.rounds[n-1].handed {
+		return g.live.rounds[n-1]
 	}
-	if d.internal {
-		r.internal++
-	}
+	d := &round{id: r.nextRound(), trips: min(1, r.n-1)}
 	g.live.rounds = append(g.live.rounds, d)
 	r.opening = append(r.opening, opening{g, d})
+	return d
+}
+
+func (r *Replica) nextRound() Round {
+	r.count++
+	return Round{Boot: r.boot, Count: r.count}
 }
 
 // startRounds asks all voters what they hold, once for each new round.
@@ -91,6 +86,14 @@ func (r *Replica) endRound(g *register, d *round) {
 			r.finish(res)
 		} else {
 			r.after(g, held{result: &res})
+		}
+	}
+	for _, l := range d.lists {
+		h := held{list: l, entry: entryOf(g.key, w)}
+		if others {
+			r.release(&h)
+		} else {
+			r.after(g, h)
 		}
 	}
 }
@@ -197,21 +200,27 @@ func (r *Replica) tickOpen(g *register) {
 		return
 	}
 	if l.quiet++; due(l.quiet) && r.internal < maxInternal {
-		r.newRound(g, nil)
+		r.newRound(g).internal = true
+		r.internal++
 	}
 }
 
 // dropRead takes op out of its round, which ends with its last client.
 func (r *Replica) dropRead(g *register, op Op) bool {
-	for i, d := range g.live.rounds {
+	for _, d := range g.live.rounds {
 		if !slices.Contains(d.ops, op) {
 			continue
 		}
 		d.ops = slices.DeleteFunc(d.ops, func(o Op) bool { return o == op })
-		if len(d.ops) == 0 && !d.internal {
-			g.live.rounds = slices.Delete(g.live.rounds, i, i+1)
-		}
+		g.dropRound(d)
 		return true
 	}
 	return false
+}
+
+// dropRound ends d if nobody waits for it any more.
+func (g *register) dropRound(d *round) {
+	if len(d.ops) == 0 && len(d.lists) == 0 && !d.internal {
+		g.live.rounds = slices.DeleteFunc(g.live.rounds, func(e *round) bool { return e == d })
+	}
 }

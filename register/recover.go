@@ -51,7 +51,6 @@ func (r *Replica) load(rec Record) error {
 	g := &register{key: rec.Key, cur: r.zero, readable: r.zero}
 	if !rec.Cur.Tag.IsZero() {
 		g.cur = &version{Write: rec.Cur, accepted: true, hasValue: true}
-		g.setRec(g.cur)
 	}
 	for _, c := range rec.Recs {
 		g.setRec(&version{Write: c.Write, accepted: c.Accepted, hasValue: !c.NoValue})
@@ -67,15 +66,17 @@ func (r *Replica) load(rec Record) error {
 		g.readable = g.cur
 	}
 	g.orphanTS = r.orphan(g, rec)
+	g.check()
+	r.bytes += int64(len(g.cur.Value))
 	old := r.regs[rec.Key]
 	if old == nil {
+		r.regs[rec.Key] = g
+		r.index.insert(g)
 		r.bytes += int64(len(rec.Key))
-	} else {
-		r.bytes -= int64(len(old.cur.Value))
+		return nil
 	}
-	r.bytes += int64(len(g.cur.Value))
-	r.regs[rec.Key] = g
-	g.check()
+	r.bytes -= int64(len(old.cur.Value))
+	*old = *g // maps and the index go on pointing to it
 	return nil
 }
 
@@ -141,8 +142,7 @@ func (r *Replica) records() []Record {
 	return records
 }
 
-// record is g's durable state. The entry in recs of the same write as cur is left
-// out, and so are values that nobody needs any more.
+// record is g's durable state, without the values that nobody needs any more.
 func (g *register) record() Record {
 	rec := Record{Key: g.key, Cur: g.cur.Write, Orphan: g.orphanTS}
 	rec.Readable = g.readable == g.cur && !g.cur.Tag.IsZero()
@@ -150,9 +150,6 @@ func (g *register) record() Record {
 		rec.Floor = g.floor.Tag
 	}
 	for _, v := range g.recs {
-		if v == g.cur {
-			continue
-		}
 		c := Rec{Write: v.Write, Accepted: v.accepted, NoValue: !v.hasValue}
 		if v.Decided && v.Tag.Less(g.cur.Tag) {
 			c.Write.Value, c.NoValue = nil, true

@@ -16,7 +16,9 @@ type Result struct {
 	Err        error  // ErrNotSaved, ErrTimestamps: nothing changed; nil otherwise
 	Tag        Tag    // the version written or read; of writes that were coalesced, the last one's
 	Value      []byte // a Get's value; not to be changed
-	Found      bool   // a Get found a value; false where the key is absent or deleted
+	Entries    []Entry
+	Next       string
+	Found      bool // a Get found a value; false where the key is absent or deleted
 	write      bool
 	RoundTrips int // message rounds from its first message on: 1, at most 2 unless the operation met others; 0 where this voter is a quorum
 }
@@ -36,7 +38,7 @@ type Status struct {
 	Bytes     int64 // of their keys and current values
 	Active    int   // registers that are not at rest
 	Writes    int   // own writes in progress
-	Reads     int   // rounds in progress
+	Reads     int   // rounds and listings in progress
 	Unsettled int   // registers with a write not known to be settled, of the active ones
 	Saved     Seq   // the highest Seq known to be durable
 	Saving    bool  // a save is under way
@@ -65,6 +67,9 @@ type Replica struct {
 	// come to rest since the last Tick.
 	active   []*register
 	internal int // internal rounds in progress
+
+	index    index
+	listings []*listing
 
 	gate
 }
@@ -111,7 +116,7 @@ func (r *Replica) Clock(ms int64) {
 func (r *Replica) Drop(op Op) (sent bool) {
 	g := r.ops[op]
 	if g == nil {
-		return r.dropResult(op)
+		return !r.dropList(op) && r.dropResult(op)
 	}
 	delete(r.ops, op)
 	defer r.quieten(g)
@@ -135,6 +140,9 @@ func (r *Replica) dropResult(op Op) (written bool) {
 func (r *Replica) Resend(peer Voter) {
 	if !r.others.Has(peer) {
 		return
+	}
+	for _, l := range r.listings {
+		r.sendList(l, SetOf(peer))
 	}
 	for _, g := range r.active {
 		if g.live == nil {
@@ -167,6 +175,7 @@ func (r *Replica) Tick() {
 		active = slices.Clone(active) // what a burst needed is let go
 	}
 	r.active = active
+	r.tickLists()
 	for _, g := range active {
 		r.tickPending(g)
 		r.tickRounds(g)
@@ -205,7 +214,7 @@ func (r *Replica) Peek(key string) Local {
 
 // Status counts what r holds, in time proportional to what is not at rest.
 func (r *Replica) Status() Status {
-	s := Status{Keys: len(r.regs), Bytes: r.bytes, Saved: r.saved, Saving: r.saving != 0}
+	s := Status{Keys: len(r.regs), Bytes: r.bytes, Reads: len(r.listings), Saved: r.saved, Saving: r.saving != 0}
 	for _, g := range r.active {
 		if g.live == nil {
 			continue
@@ -228,6 +237,7 @@ func (r *Replica) open(key string) *register {
 	if g == nil {
 		g = &register{key: key, cur: r.zero, floor: r.zero, readable: r.zero}
 		r.regs[key] = g
+		r.index.insert(g)
 		r.bytes += int64(len(key))
 	}
 	if g.live == nil {
@@ -256,12 +266,13 @@ func (r *Replica) quieten(g *register) {
 	}
 	g.live = nil
 	for _, v := range g.recs {
-		if v != g.cur && v.Decided {
+		if v.Decided {
 			v.Value, v.hasValue = nil, false
 		}
 	}
 	if g.cur == r.zero && len(g.recs) == 0 && g.orphanTS == 0 {
 		delete(r.regs, g.key)
+		r.index.remove(g.key)
 		r.bytes -= int64(len(g.key))
 	}
 }

@@ -17,7 +17,7 @@ type register struct {
 	cur      *version   // the highest accepted write; the replica's zero where there is none
 	floor    *version   // the highest write ever acknowledged: cur, or one kept aside in recs
 	readable *version   // the highest write that a read quorum is known to hold; zero where unknown
-	recs     []*version // the latest write heard of, one an owner, in the order of owners
+	recs     []*version // the latest write heard of, one an owner, in the order of owners; less cur where that is it
 	doneTS   uint64     // done: the timestamp of its own last complete write, 0: none since the start
 	doneBy   Set        // who acknowledged it before it was complete
 	orphanTS uint64     // orphan: 0: none
@@ -89,8 +89,9 @@ type ack struct {
 type round struct {
 	id       Round
 	ops      []Op
-	internal bool // reads for the register's own sake, without a client
-	handed   bool // its READ is out: nobody joins any more
+	lists    []*listing // that wait for it as ops do
+	internal bool       // reads for the register's own sake, without a client
+	handed   bool       // its READ is out: nobody joins any more
 	answered Set
 	target   Tag
 	relayed  Tag // the highest tag sent in a FORWARD
@@ -98,13 +99,32 @@ type round struct {
 	age      int
 }
 
+// rec returns the latest write of o heard of.
 func (g *register) rec(o Voter) *version {
 	for _, v := range g.recs {
 		if v.Tag.Owner == o {
 			return v
 		}
 	}
+	if !g.cur.Tag.IsZero() && g.cur.Tag.Owner == o {
+		return g.cur
+	}
 	return nil
+}
+
+// setCur makes v, which is the latest write of its owner, cur.
+func (g *register) setCur(v *version) {
+	old := g.cur
+	g.cur = v
+	if i := slices.Index(g.recs, v); i >= 0 {
+		g.recs = slices.Delete(g.recs, i, i+1)
+	}
+	if len(g.recs) == 0 {
+		g.recs = nil // most registers have one owner's write and no array for others
+	}
+	if !old.Tag.IsZero() && g.rec(old.Tag.Owner) == nil {
+		g.setRec(old)
+	}
 }
 
 func (g *register) setRec(v *version) {
@@ -145,7 +165,7 @@ func (g *register) known() []Tag {
 			out = append(out, v.Tag)
 		}
 	}
-	if !g.cur.Decided && g.rec(g.cur.Tag.Owner) != g.cur {
+	if !g.cur.Decided {
 		out = append(out, g.cur.Tag)
 	}
 	return out
@@ -208,12 +228,16 @@ func (g *register) heardOf(o Voter) *heard {
 
 // highest returns the highest timestamp among all tags kept.
 func (g *register) highest() uint64 {
-	ts := max(g.cur.Tag.TS, g.floor.Tag.TS, g.doneTS, g.orphanTS)
-	for _, v := range g.recs {
+	ts := max(g.floor.Tag.TS, g.doneTS, g.orphanTS)
+	add := func(v *version) {
 		ts = max(ts, v.Tag.TS)
 		for _, t := range v.Known {
 			ts = max(ts, t.TS)
 		}
+	}
+	add(g.cur)
+	for _, v := range g.recs {
+		add(v)
 	}
 	return ts
 }

@@ -39,15 +39,21 @@ func (r *Replica) Step(from Voter, m Message) error {
 	if !r.others.Has(from) {
 		return invalid("%v from %d, which is not another voter", m.Kind(), from)
 	}
-	if err := CheckKey(m.Register()); err != nil {
-		return err
-	}
 	if err := checkMessage(from, m); err != nil {
 		return err
 	}
-	if m, ok := m.(*MsgRead); ok && r.regs[m.Key] == nil {
-		r.tell(SetOf(from), &MsgAckRead{Key: m.Key, Round: m.Round, Cur: r.zero.Write})
+	switch m := m.(type) {
+	case *MsgList:
+		r.stepList(from, m)
 		return nil
+	case *MsgAckList:
+		r.stepAckList(from, m)
+		return nil
+	case *MsgRead:
+		if r.regs[m.Key] == nil {
+			r.tell(SetOf(from), &MsgAckRead{Key: m.Key, Round: m.Round, Cur: r.zero.Write})
+			return nil
+		}
 	}
 	g := r.open(m.Register())
 	r.handle(g, from, m)
@@ -82,6 +88,15 @@ func (r *Replica) handle(g *register, from Voter, m Message) {
 // checkMessage refuses what no voter that follows the protocol says.
 func checkMessage(from Voter, m Message) error {
 	switch m := m.(type) {
+	case *MsgList:
+		return nil
+	case *MsgAckList:
+		return checkPage(m)
+	}
+	if err := CheckKey(m.Register()); err != nil {
+		return err
+	}
+	switch m := m.(type) {
 	case *MsgWrite:
 		if m.Write.Tag.Owner != from {
 			return invalid("WRITE of voter %d's tag from voter %d", m.Write.Tag.Owner, from)
@@ -110,6 +125,30 @@ func checkMessage(from Voter, m Message) error {
 		return checkAckRead(m)
 	case *MsgForward:
 		return checkWrite(m.Write)
+	}
+	return nil
+}
+
+// checkPage wants keys in order, once each, and Next to be the last of them.
+func checkPage(m *MsgAckList) error {
+	if len(m.Entries) > MaxPage {
+		return invalid("a page of %d keys: at most %d", len(m.Entries), MaxPage)
+	}
+	last := ""
+	for _, e := range m.Entries {
+		if err := CheckKey(e.Key); err != nil {
+			return err
+		}
+		if e.Key <= last {
+			return invalid("a page with the key %q after %q", e.Key, last)
+		}
+		if !e.Tag.IsZero() && !checkTag(e.Tag) {
+			return invalid("the tag %v cannot be", e.Tag)
+		}
+		last = e.Key
+	}
+	if m.Next != "" && m.Next != last {
+		return invalid("a page that ends with the key %q and goes on after %q", last, m.Next)
 	}
 	return nil
 }

@@ -76,7 +76,7 @@ var brokenRules = []brokenRule{
 	},
 	{
 		name:     "tag-along", // a later read shares a round that is in flight
-		edits:    []edit{{"read.go", "n > 0 && !rounds[n-1].handed", "n > 0 && (!rounds[n-1].handed || broken(\"tag-along\"))"}},
+		edits:    []edit{{"read.go", "n > 0 && !g.live.rounds[n-1].handed", "n > 0 && (!g.live.rounds[n-1].handed || broken(\"tag-along\"))"}},
 		scenario: contended(3, 0),
 	},
 	{
@@ -137,7 +137,7 @@ var brokenRules = []brokenRule{
 	{
 		name: "unsaved-read", // a voter counts its own answer, and returns what it read, before that is durable
 		edits: []edit{
-			{"read.go", "\t\tif others {\n", "\t\tif others || broken(\"unsaved-read\") {\n"},
+			{"read.go", "Without(r.self).Len() >= r.readQuorum\n", "Without(r.self).Len() >= r.readQuorum || broken(\"unsaved-read\")\n"},
 			{"learn.go", "\tr.after(g, held{note: v.Tag})\n", "\tif broken(\"unsaved-read\") {\n\t\tr.note(g, v.Tag, r.self, false)\n\t}\n\tr.after(g, held{note: v.Tag})\n"},
 		},
 		scenario: slowDisks(contended(3, 0)),
