@@ -1,0 +1,183 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"sync"
+	"time"
+
+	"gus/membership"
+	"gus/quic"
+	"gus/register"
+	"gus/snapshot"
+)
+
+// Run runs an agent until ctx ends, and then returns nil. It returns another
+// error where the agent cannot start, or cannot go on: its socket failed, or a
+// save ended so that nobody knows what the disk holds. In either case all that
+// it started has ended and all that it opened is closed.
+func Run(ctx context.Context, cfg Config) error {
+	n, err := open(cfg)
+	if err != nil {
+		if cfg.Conn != nil {
+			cfg.Conn.Close()
+		}
+		return err
+	}
+	l, err := listen(n.cfg.Socket)
+	if err != nil {
+		return errors.Join(err, n.close())
+	}
+	n.log.Info("started", "site", n.id.Name, "cluster", n.id.Cluster, "boot", n.store.Boot(),
+		"data", n.cfg.Data, "socket", n.cfg.Socket, "listen", n.conn.LocalAddr())
+	err = n.run(ctx, func(ctx context.Context) error { return n.api.serve(ctx, l, n.log) })
+	n.log.Info("stopped")
+	return err
+}
+
+// node is an agent with all its parts.
+type node struct {
+	cfg      Config
+	log      *slog.Logger
+	id       *quic.Identity
+	conf     membership.Configuration
+	started  time.Time
+	conn     net.PacketConn
+	store    *snapshot.Store
+	endpoint *quic.Endpoint
+	loop     *loop
+	api      *api
+}
+
+// open puts a node together. Nothing runs yet but the store's writer.
+func open(cfg Config) (*node, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	cfg = cfg.withDefaults()
+	n := &node{cfg: cfg, log: cfg.Logger, started: time.Now()}
+	var err error
+	if n.id, n.conf, err = identify(cfg.Data); err != nil {
+		return nil, err
+	}
+	n.loop = newLoop(newDesk(), n.log)
+	n.store, err = snapshot.Open(cfg.Data, snapshot.Options{
+		Cluster: n.id.Cluster.String(),
+		Done:    n.saved,
+		Logger:  n.log,
+	})
+	if err != nil {
+		return nil, err
+	}
+	if err := n.recover(); err != nil {
+		return nil, errors.Join(err, n.store.Close())
+	}
+	if err := n.connect(); err != nil {
+		return nil, errors.Join(err, n.store.Close())
+	}
+	n.loop.store, n.loop.transport = n.store, n.endpoint
+	n.api = &api{desk: n.loop.desk, status: n.status}
+	return n, nil
+}
+
+// recover makes the replica from what the store holds.
+func (n *node) recover() error {
+	replica, err := register.New(n.conf.Register(n.id.Number, n.store.Boot(), n.store.Last()), n.store.Records())
+	if err != nil {
+		return fmt.Errorf("recover from %s: %w", n.cfg.Data, err)
+	}
+	n.loop.replica = replica
+	n.loop.reach = newReach(n.id.Number, n.conf, n.started)
+	return nil
+}
+
+// connect makes the endpoint, on the socket that Config names.
+func (n *node) connect() (err error) {
+	if n.conn = n.cfg.Conn; n.conn == nil {
+		if n.conn, err = net.ListenPacket("udp", n.cfg.Listen); err != nil {
+			return fmt.Errorf("listen for other sites: %w", err)
+		}
+	}
+	n.endpoint, err = quic.New(quic.Config{
+		Identity:      n.id,
+		Conn:          n.conn,
+		Configuration: n.conf.Number,
+		Boot:          n.store.Boot(),
+		Log:           n.log,
+		Deliver:       n.deliver,
+		Peer:          n.linked,
+	})
+	if err != nil {
+		return errors.Join(err, n.conn.Close())
+	}
+	n.endpoint.SetSaved(n.store.Last())
+	for name, addr := range n.cfg.Peers {
+		if err := n.addPeer(name, addr); err != nil {
+			return errors.Join(err, n.endpoint.Close())
+		}
+	}
+	return nil
+}
+
+// addPeer tells the endpoint where a voter is. Observers, and addresses that
+// change, come by gossip once there is membership.
+func (n *node) addPeer(name, addr string) error {
+	number := n.conf.VoterOf(name)
+	switch number {
+	case 0:
+		return fmt.Errorf("site %s, at %s, is not a voter of this cluster: its voters are %s", name, addr, names(n.conf))
+	case n.id.Number:
+		return fmt.Errorf("site %s, at %s, is this site itself", name, addr)
+	}
+	return n.endpoint.SetPeer(name, number, addr)
+}
+
+// saved is told by the store how a save ended.
+func (n *node) saved(seq register.Seq, err error) {
+	if err == nil {
+		n.endpoint.SetSaved(seq)
+	}
+	n.loop.saved <- saving{seq, err} // one save at a time: there is room
+}
+
+// deliver passes a peer's batch to the loop. While the loop is behind it
+// blocks, and with it the peer.
+func (n *node) deliver(ctx context.Context, from register.Voter, b quic.Batch) {
+	select {
+	case n.loop.batches <- batch{from, b.Messages}:
+	case <-n.loop.desk.stopped:
+	case <-ctx.Done():
+	}
+}
+
+// linked is told of connections to voters.
+func (n *node) linked(v register.Voter, up bool) {
+	select {
+	case n.loop.links <- link{v, up}:
+	case <-n.loop.desk.stopped:
+	}
+}
+
+// run runs the loop, the endpoint and serve until ctx ends or one of them
+// fails, then ends the others, and closes everything.
+func (n *node) run(ctx context.Context, serve func(context.Context) error) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	parts := []func(context.Context) error{n.loop.run, n.endpoint.Run, serve}
+	errs := make([]error, len(parts))
+	var wg sync.WaitGroup
+	for i, part := range parts {
+		wg.Go(func() {
+			defer cancel()
+			errs[i] = part(ctx)
+		})
+	}
+	n.cfg.Ready()
+	wg.Wait()
+	return errors.Join(append(errs, n.close())...)
+}
+
+func (n *node) close() error { return errors.Join(n.endpoint.Close(), n.store.Close()) }

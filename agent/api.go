@@ -1,0 +1,261 @@
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"gus/agent/client"
+	"gus/register"
+)
+
+const (
+	kvPath     = "/v1/kv/"
+	statusPath = "/v1/status"
+
+	// systemKeys is the prefix of keys that users may read and not write.
+	systemKeys = "_gus/"
+
+	// defaultTimeout is that of a request that names none, maxTimeout that of
+	// one that names more: what waits costs memory.
+	defaultTimeout = 5 * time.Second
+	maxTimeout     = 10 * time.Minute
+)
+
+// api answers HTTP requests. It has no ServeMux, which would clean paths: keys
+// may begin with a slash and hold "//" and "..".
+type api struct {
+	desk   *desk
+	status func(loopStatus) client.Status
+}
+
+// serve answers on l until ctx ends; then it lets what is under way finish, which
+// the loop's stop brings about at once.
+func (a *api) serve(ctx context.Context, l net.Listener, log *slog.Logger) error {
+	srv := &http.Server{
+		Handler:           a,
+		ReadHeaderTimeout: 10 * time.Second,
+		MaxHeaderBytes:    16 << 10,
+		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelDebug),
+	}
+	done := make(chan error, 1)
+	go func() { done <- srv.Serve(l) }()
+	select {
+	case err := <-done:
+		return fmt.Errorf("serve the local API: %w", err)
+	case <-ctx.Done():
+	}
+	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+	defer cancel()
+	err := srv.Shutdown(grace)
+	if err != nil {
+		err = srv.Close()
+	}
+	<-done
+	return err
+}
+
+// ServeHTTP implements http.Handler.
+func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	var err error
+	switch key, ok := strings.CutPrefix(r.URL.Path, kvPath); {
+	case ok:
+		err = a.kv(w, r, key)
+	case r.URL.Path == statusPath && r.Method == http.MethodGet:
+		err = a.getStatus(w, r)
+	default:
+		err = fmt.Errorf("%w: there is no %s %s: the local API has GET, PUT and DELETE %sKEY, and GET %s", client.ErrRefused, r.Method, r.URL.Path, kvPath, statusPath)
+	}
+	if err != nil {
+		fail(w, err)
+	}
+}
+
+// fail answers with an error.
+func fail(w http.ResponseWriter, err error) {
+	status, code := client.Code(err)
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	// The client may be gone, and then nobody is left to tell.
+	_ = json.NewEncoder(w).Encode(client.Error{Code: code, Message: err.Error()})
+}
+
+func (a *api) kv(w http.ResponseWriter, r *http.Request, key string) error {
+	if err := checkKey(key); err != nil {
+		return err
+	}
+	timeout, err := timeoutOf(r)
+	if err != nil {
+		return err
+	}
+	switch r.Method {
+	case http.MethodGet:
+		if r.URL.RawQuery != "" && r.URL.Query().Get("local") == "true" {
+			return a.peek(w, r, key, timeout)
+		}
+		return a.get(w, r, key, timeout)
+	case http.MethodPut, http.MethodDelete:
+		return a.set(w, r, key, timeout)
+	}
+	return fmt.Errorf("%w: %s is not GET, PUT or DELETE", client.ErrRefused, r.Method)
+}
+
+// checkKey says whether key may be asked for.
+func checkKey(key string) error {
+	err := register.CheckKey(key)
+	switch {
+	case err == nil:
+		return nil
+	case len(key) > register.MaxKey:
+		return fmt.Errorf("%w: %w", client.ErrTooLarge, err)
+	}
+	return fmt.Errorf("%w: %w", client.ErrRefused, err)
+}
+
+func timeoutOf(r *http.Request) (time.Duration, error) {
+	h := r.Header[client.HeaderTimeout]
+	if len(h) == 0 {
+		return defaultTimeout, nil
+	}
+	d, err := time.ParseDuration(h[0])
+	if err != nil || d <= 0 {
+		return 0, fmt.Errorf("%w: %s: %q is not a duration such as 5s", client.ErrRefused, client.HeaderTimeout, h[0])
+	}
+	return min(d, maxTimeout), nil
+}
+
+func (a *api) get(w http.ResponseWriter, r *http.Request, key string, timeout time.Duration) error {
+	if err := a.desk.admit(0); err != nil {
+		return err
+	}
+	defer a.desk.release(0)
+	ans := a.desk.ask(r.Context(), question{kind: kindGet, key: key, timeout: timeout})
+	if ans.err != nil {
+		return ans.err
+	}
+	head(w, ans.result.Tag, ans.result.RoundTrips)
+	if !ans.result.Found {
+		return notFound(key)
+	}
+	return value(w, ans.result.Value)
+}
+
+func (a *api) peek(w http.ResponseWriter, r *http.Request, key string, timeout time.Duration) error {
+	if err := a.desk.admit(0); err != nil {
+		return err
+	}
+	defer a.desk.release(0)
+	ans := a.desk.ask(r.Context(), question{kind: kindPeek, key: key, timeout: timeout})
+	if ans.err != nil {
+		return ans.err
+	}
+	head(w, ans.local.Tag, 0)
+	w.Header()[client.HeaderNewer] = []string{strconv.FormatBool(ans.local.Newer)}
+	w.Header()[client.HeaderPending] = []string{strconv.FormatBool(ans.local.Pending)}
+	if !ans.local.Found {
+		return fmt.Errorf("%w known at this site: %s", client.ErrNotFound, key)
+	}
+	return value(w, ans.local.Value)
+}
+
+func (a *api) set(w http.ResponseWriter, r *http.Request, key string, timeout time.Duration) error {
+	if strings.HasPrefix(key, systemKeys) {
+		return fmt.Errorf("%w: keys below %s are the system's: they can be read and not written", client.ErrRefused, systemKeys)
+	}
+	var size int64
+	if r.Method == http.MethodPut {
+		if size = r.ContentLength; size > register.MaxValue {
+			return client.TooLarge(size)
+		} else if size < 0 {
+			size = register.MaxValue
+		}
+	}
+	if err := a.desk.admit(size); err != nil {
+		return err
+	}
+	defer a.desk.release(size)
+	q := question{kind: kindSet, key: key, deleted: r.Method == http.MethodDelete, timeout: timeout}
+	if !q.deleted {
+		var err error
+		if q.value, err = readBody(w, r, timeout); err != nil {
+			return err
+		}
+	}
+	ans := a.desk.ask(r.Context(), q)
+	if ans.err != nil {
+		return ans.err
+	}
+	head(w, ans.result.Tag, ans.result.RoundTrips)
+	w.Header()["Content-Length"] = []string{"0"}
+	return nil
+}
+
+// promptBody is the size of a body, in bytes, that arrives with its header.
+const promptBody = 2 << 10
+
+// readBody returns the body in a slice of its own, which the replica keeps. A
+// client may take as long to send it as it gives the agent to do something.
+func readBody(w http.ResponseWriter, r *http.Request, timeout time.Duration) ([]byte, error) {
+	if n := r.ContentLength; n < 0 || n > promptBody {
+		c := http.NewResponseController(w)
+		if c.SetReadDeadline(time.Now().Add(timeout)) == nil {
+			// Left in place, it would look like a client that went away.
+			defer c.SetReadDeadline(time.Time{})
+		}
+	}
+	if n := r.ContentLength; n >= 0 {
+		body := make([]byte, n)
+		if _, err := io.ReadFull(r.Body, body); err != nil {
+			return nil, fmt.Errorf("%w: read the value: %w", client.ErrRefused, err)
+		}
+		return body, nil
+	}
+	body, err := io.ReadAll(io.LimitReader(r.Body, register.MaxValue+1))
+	if err != nil {
+		return nil, fmt.Errorf("%w: read the value: %w", client.ErrRefused, err)
+	}
+	if len(body) > register.MaxValue {
+		rest, err := io.Copy(io.Discard, io.LimitReader(r.Body, maxRequestBytes))
+		return nil, errors.Join(client.TooLarge(int64(len(body))+rest), err)
+	}
+	return body, nil
+}
+
+// head sets the header fields by their canonical names, which saves making
+// them canonical.
+func head(w http.ResponseWriter, tag register.Tag, roundTrips int) {
+	h := w.Header()
+	if !tag.IsZero() {
+		h[client.HeaderVersion] = []string{tag.String()}
+	}
+	h[client.HeaderRoundTrips] = []string{strconv.Itoa(roundTrips)}
+}
+
+// value answers with v.
+func value(w http.ResponseWriter, v []byte) error {
+	h := w.Header()
+	h["Content-Type"] = []string{"application/octet-stream"}
+	h["Content-Length"] = []string{strconv.Itoa(len(v))}
+	_, _ = w.Write(v) // a client that is gone needs no answer
+	return nil
+}
+
+func notFound(key string) error { return fmt.Errorf("%w: %s", client.ErrNotFound, key) }
+
+func (a *api) getStatus(w http.ResponseWriter, r *http.Request) error {
+	ans := a.desk.ask(r.Context(), question{kind: kindStatus, timeout: defaultTimeout})
+	if ans.err != nil {
+		return ans.err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(a.status(ans.status)) // a client that is gone needs no answer
+	return nil
+}

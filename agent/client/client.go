@@ -1,0 +1,101 @@
+package client
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"time"
+)
+
+// MaxValue is the limit of values in bytes.
+const MaxValue = 1 << 20
+
+// The header fields of requests and responses.
+const (
+	HeaderVersion    = "Gus-Version"     // of a response: the version read or written
+	HeaderRoundTrips = "Gus-Round-Trips" // of a response: message rounds that it took
+	HeaderTimeout    = "Gus-Timeout"     // of a request: how long the agent may try, as time.ParseDuration reads it
+	HeaderNewer      = "Gus-Newer"       // of a local read: "true" where something newer has been heard of
+	HeaderPending    = "Gus-Pending"     // of a local read: "true" where a write of this site is under way
+)
+
+// Client is a connection pool to one agent. All its methods may be called
+// concurrently. The zero value is not one: see New.
+type Client struct {
+	pool pool
+}
+
+// New returns a client of the agent that listens at the unix socket. It does
+// not connect yet.
+func New(socket string) *Client {
+	return &Client{pool: pool{socket: socket}}
+}
+
+// Close closes the connections that wait unused. Operations that are under way
+// go on; the client may even be used again.
+func (c *Client) Close() { c.pool.close() }
+
+// Result is what an operation came to.
+type Result struct {
+	Value      []byte        // of a Get; the caller's to keep
+	Version    Version       // written or read
+	RoundTrips int           // message rounds between sites: 1 as a rule, 0 for a local read
+	Latency    time.Duration // as measured here, the way to the agent and back included
+	Newer      bool          // of a GetLocal: something newer has been heard of and is not known to be settled
+	Pending    bool          // of a GetLocal: a write of this site is under way
+}
+
+// Get reads key linearizably: it returns the value of the last write complete
+// before, or of one concurrent with it. Where there is none the error is
+// ErrNotFound, with the version of the deletion, if any, in the Result.
+//
+// The deadline of ctx, five seconds where it has none, is passed on to the
+// agent. Get waits up to a second longer for the agent's word.
+func (c *Client) Get(ctx context.Context, key string) (Result, error) {
+	return c.do(ctx, request{method: http.MethodGet, target: target(key)})
+}
+
+// GetLocal reads key from what this site knows, without asking another. It may
+// be stale.
+func (c *Client) GetLocal(ctx context.Context, key string) (Result, error) {
+	return c.do(ctx, request{method: http.MethodGet, target: target(key) + "?local=true"})
+}
+
+// Set writes value, of at most MaxValue bytes. When it returns nil the write
+// is durable at a quorum of voters and every later Get, at any site, sees it
+// or a newer one. For its deadline see Get; for its errors, the sentinels.
+func (c *Client) Set(ctx context.Context, key string, value []byte) (Result, error) {
+	if len(value) > MaxValue {
+		return Result{}, TooLarge(int64(len(value)))
+	}
+	return c.do(ctx, request{method: http.MethodPut, target: target(key), body: value, writes: true})
+}
+
+// Delete removes key. To remove what is not there is no error.
+func (c *Client) Delete(ctx context.Context, key string) (Result, error) {
+	return c.do(ctx, request{method: http.MethodDelete, target: target(key), writes: true})
+}
+
+// TooLarge returns the ErrTooLarge of a value of size bytes.
+func TooLarge(size int64) error {
+	return fmt.Errorf("a value of %d bytes is %w: the limit is %d bytes (1 MiB)", size, ErrTooLarge, MaxValue)
+}
+
+// Status asks the agent how it is.
+func (c *Client) Status(ctx context.Context) (Status, error) {
+	r, err := c.do(ctx, request{method: http.MethodGet, target: "/v1/status"})
+	if err != nil {
+		return Status{}, err
+	}
+	var s Status
+	if err := json.Unmarshal(r.Value, &s); err != nil {
+		return Status{}, fmt.Errorf("read the agent's status: %w", err)
+	}
+	return s, nil
+}
+
+// target returns the path of key. PathEscape leaves no slash and no '?', so
+// every key survives.
+func target(key string) string { return "/v1/kv/" + url.PathEscape(key) }

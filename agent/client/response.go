@@ -1,0 +1,58 @@
+package client
+
+import (
+	"encoding/json"
+	"io"
+	"net/http"
+	"strconv"
+)
+
+// response is what the agent answered.
+type response struct {
+	status int
+	header http.Header
+	body   []byte
+	last   bool // of its connection
+}
+
+// receive reads a response to the end, so that the connection can be used again.
+func (c *conn) receive() (*response, error) {
+	resp, err := http.ReadResponse(c.in, nil)
+	if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close()
+	body, err := readBody(resp)
+	if err != nil {
+		return nil, err
+	}
+	return &response{status: resp.StatusCode, header: resp.Header, body: body, last: resp.Close}, nil
+}
+
+func readBody(resp *http.Response) ([]byte, error) {
+	if n := resp.ContentLength; n >= 0 && n <= MaxValue {
+		body := make([]byte, n)
+		_, err := io.ReadFull(resp.Body, body)
+		return body, err
+	}
+	return io.ReadAll(io.LimitReader(resp.Body, MaxValue+1))
+}
+
+// result returns what r says, or the error that it stands for.
+func (r *response) result() (Result, error) {
+	res := Result{
+		Version: Version(r.header.Get(HeaderVersion)),
+		Newer:   r.header.Get(HeaderNewer) == "true",
+		Pending: r.header.Get(HeaderPending) == "true",
+	}
+	res.RoundTrips, _ = strconv.Atoi(r.header.Get(HeaderRoundTrips))
+	if r.status < 300 {
+		res.Value = r.body
+		return res, nil
+	}
+	e := new(Error)
+	if err := json.Unmarshal(r.body, e); err != nil || e.Code == "" {
+		e = &Error{Code: codeFailed, Message: "the agent answered " + strconv.Itoa(r.status) + " " + http.StatusText(r.status)}
+	}
+	return res, e
+}

@@ -1,0 +1,44 @@
+// Package agent runs a site: it puts the register, its disk, its socket and its
+// door together and turns their events into inputs of the one replica.
+//
+//	local clients            other sites              disk
+//	     |                       |                     |
+//	api (HTTP, unix)      quic.Endpoint         snapshot.Store
+//	     | requests              | batches, links      | how saves ended
+//	     '-----------.           |           .---------'
+//	                 v           v           v
+//	                 loop: one goroutine, one replica
+//
+// # The loop
+//
+// One goroutine owns the replica. A turn takes in everything that waits and
+// then calls register.Drive once: under load the records of many operations
+// share one sync and one batch, and when idle nothing waits for company. There
+// is no lock around the replica because there is nobody to lock out.
+//
+// Why not a goroutine a request, with a mutex? Because the replica's effects
+// must be performed in the order in which it asked for them, by one driver, and
+// because a convoy on a mutex makes small groups where a queue makes large ones.
+//
+// # Patience
+//
+// A request has a deadline. At it the loop, and nobody else, says what became
+// of it, since it alone knows: a set waits in the loop until enough voters are
+// connected, and while it waits nothing has changed (client.ErrNoQuorum); one
+// that the replica was given is taken back, and the replica says whether anybody was
+// told of it: if so the outcome is unknown (client.ErrUnknownOutcome), and
+// that is what the client hears, not something more pleasant.
+//
+// # What holds
+//
+//   - Each request gets exactly one answer, also when the agent stops.
+//   - Every queue is bounded: requests by admission (429 for what is beyond) and by
+//     the desk's queue (who finds it full waits until its deadline); batches by a queue
+//     that holds up the peers' readers and so the peers; links likewise; of saves there is
+//     one at a time.
+//   - A save that was rolled back cleanly refuses its writes and the agent goes on. A
+//     save of which nobody knows how it ended ends the agent.
+//   - Connections decide when a set is begun and what an error says, and nothing
+//     that the protocol decides.
+//   - Run returns when everything it started has ended.
+package agent

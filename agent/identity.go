@@ -1,0 +1,109 @@
+package agent
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"gus/membership"
+	"gus/quic"
+)
+
+// identityDir is the directory of the identity in the data directory.
+const identityDir = "identity"
+
+// ErrNoIdentity: the data directory holds no identity. A directory that failed
+// to mount must not become a new cluster, so Run makes none.
+var ErrNoIdentity = errors.New("no identity")
+
+// identify reads who the site of a data directory is, and who counts in its
+// cluster.
+func identify(data string) (*quic.Identity, membership.Configuration, error) {
+	var none membership.Configuration
+	dir := filepath.Join(data, identityDir)
+	id, err := quic.LoadIdentity(dir)
+	if errors.Is(err, quic.ErrNoIdentity) {
+		return nil, none, fmt.Errorf("%s holds %w: `gus demo` shows three sites in one process; `gus init`, which founds a cluster, and `gus join`, which joins one, are still to come",
+			data, ErrNoIdentity)
+	}
+	if err != nil {
+		return nil, none, err
+	}
+	conf, err := membership.Load(dir, id.CA)
+	if err != nil {
+		return nil, none, err
+	}
+	if id.Role != quic.RoleVoter || conf.VoterOf(id.Name) != id.Number {
+		return nil, none, fmt.Errorf("%s: %s is not a voter of configuration %d, whose voters are %s: other sites cannot run yet",
+			dir, id.Site, conf.Number, names(conf))
+	}
+	return id, conf, nil
+}
+
+// names lists the voters for people.
+func names(c membership.Configuration) string {
+	var all []string
+	for _, v := range c.Voters {
+		all = append(all, v.Name)
+	}
+	return strings.Join(all, ", ")
+}
+
+// Founder is a site of a cluster that Found founds.
+type Founder struct {
+	Name string // as quic.CheckName wants it
+	Data string // its data directory, made if need be
+}
+
+// Found founds a cluster whose voters are the given sites, all with their data
+// on this machine, and gives each its identity: for demonstrations and tests.
+// The authority's key is kept by nobody, so nobody can join. Where all sites
+// have an identity already, it changes nothing; where some have, it fails.
+func Found(sites []Founder) error {
+	found := 0
+	var names []string
+	for _, s := range sites {
+		names = append(names, s.Name)
+		switch _, err := quic.LoadIdentity(filepath.Join(s.Data, identityDir)); {
+		case err == nil:
+			found++
+		case !errors.Is(err, quic.ErrNoIdentity):
+			return err
+		}
+	}
+	switch found {
+	case len(sites):
+		return nil
+	case 0:
+		return foundNew(sites, names)
+	}
+	return fmt.Errorf("%d of the %d sites %s have an identity: use empty directories, or those of one cluster", found, len(sites), strings.Join(names, ", "))
+}
+
+func foundNew(sites []Founder, names []string) error {
+	authority, ids, err := quic.MakeVoters(names...)
+	if err != nil {
+		return err
+	}
+	var voters []membership.Voter
+	for _, id := range ids {
+		voters = append(voters, membership.Voter{Name: id.Name, Number: id.Number})
+	}
+	signed, err := membership.Sign(membership.New(authority.Cluster(), 1, voters...), authority)
+	if err != nil {
+		return err
+	}
+	for i, s := range sites {
+		dir := filepath.Join(s.Data, identityDir)
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			return fmt.Errorf("make the data directory: %w", err)
+		}
+		// The identity comes last: without it the directory is an empty one.
+		if err := errors.Join(membership.Save(dir, signed), ids[i].Save(dir)); err != nil {
+			return err
+		}
+	}
+	return nil
+}

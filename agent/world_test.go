@@ -1,0 +1,245 @@
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"net"
+	"net/http/httptest"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/quic-go/quic-go/testutils/simnet"
+	"go.uber.org/goleak"
+
+	"gus/agent/client"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// world is a cluster in virtual time: agents with real databases and the real
+// transport over a simulated network. Only the unix sockets are left out.
+type world struct {
+	t     *testing.T
+	dir   string
+	sites []*testSite
+
+	mu     sync.Mutex
+	router simnet.PerfectRouter
+	cut    map[string]bool // sites that nobody reaches, by IP
+}
+
+type testSite struct {
+	*node
+	w      *world
+	name   string
+	addr   *net.UDPAddr
+	net    *simnet.Simnet
+	cancel context.CancelFunc
+	done   chan error
+}
+
+// inWorld founds a cluster of these sites, starts them, and runs f once they
+// are connected.
+func inWorld(t *testing.T, names []string, f func(w *world)) {
+	dir := t.TempDir() // outside, since it is removed after the bubble
+	synctest.Test(t, func(t *testing.T) {
+		w := &world{t: t, dir: dir, cut: map[string]bool{}}
+		var founders []Founder
+		for i, name := range names {
+			addr := &net.UDPAddr{IP: net.IPv4(1, 0, 0, byte(i+1)).To4(), Port: 7487}
+			w.sites = append(w.sites, &testSite{w: w, name: name, addr: addr})
+			founders = append(founders, Founder{Name: name, Data: filepath.Join(dir, name)})
+		}
+		if err := Found(founders); err != nil {
+			t.Fatal(err)
+		}
+		defer func() {
+			for _, s := range w.sites {
+				s.kill()
+			}
+		}()
+		for _, s := range w.sites {
+			s.start()
+		}
+		w.await(func() bool { return w.connected(len(names)) })
+		f(w)
+	})
+}
+
+// SendPacket implements simnet.Router. It holds the lock all the while, which
+// nothing behind it waits for.
+func (w *world) SendPacket(p simnet.Packet) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.cut[host(p.From)] || w.cut[host(p.To)] {
+		return nil
+	}
+	return w.router.SendPacket(p)
+}
+
+// AddNode implements simnet.Router, for plug.
+func (w *world) AddNode(addr net.Addr, r simnet.PacketReceiver) { w.router.AddNode(addr, r) }
+
+// plug gives s a socket. No packet passes until it is ready.
+func (w *world) plug(s *testSite) net.PacketConn {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	s.net = &simnet.Simnet{Router: w}
+	conn := s.net.NewEndpoint(s.addr, simnet.NodeBiDiLinkSettings{Latency: 20 * time.Millisecond})
+	if err := s.net.Start(); err != nil {
+		w.t.Fatal(err)
+	}
+	return conn
+}
+
+func host(a net.Addr) string { return a.(*net.UDPAddr).IP.String() }
+
+// cutOff lets nobody reach s any more, or again.
+func (w *world) cutOff(s *testSite, cut bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.cut[s.addr.IP.String()] = cut
+}
+
+// await waits, in virtual time, until the condition holds.
+func (w *world) await(condition func() bool) {
+	w.t.Helper()
+	for range 10_000 {
+		if condition() {
+			return
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	w.t.Fatal("what was waited for does not come")
+}
+
+// connected says whether all running sites reach n voters.
+func (w *world) connected(n int) bool {
+	for _, s := range w.sites {
+		if s.node != nil && s.status().Quorum.Reached != n {
+			return false
+		}
+	}
+	return true
+}
+
+func (s *testSite) start() {
+	s.w.t.Helper()
+	peers := map[string]string{}
+	for _, o := range s.w.sites {
+		if o != s {
+			peers[o.name] = o.addr.String()
+		}
+	}
+	n, err := open(Config{
+		Data:   filepath.Join(s.w.dir, s.name),
+		Conn:   s.w.plug(s),
+		Peers:  peers,
+		Logger: slog.New(slog.NewTextHandler(s.w.t.Output(), nil)).With("at", s.name),
+	})
+	if err != nil {
+		s.w.t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(s.w.t.Context())
+	s.node, s.cancel, s.done = n, cancel, make(chan error, 1)
+	go func() {
+		s.done <- n.run(ctx, func(ctx context.Context) error { <-ctx.Done(); return nil })
+	}()
+}
+
+// kill ends the site without a word to the others.
+func (s *testSite) kill() {
+	if s.node == nil {
+		return
+	}
+	s.w.cutOff(s, true)
+	s.cancel()
+	if err := <-s.done; err != nil {
+		s.w.t.Errorf("%s: %v", s.name, err)
+	}
+	if err := s.net.Close(); err != nil {
+		s.w.t.Error(err)
+	}
+	s.node = nil
+}
+
+func (s *testSite) restart() {
+	s.w.cutOff(s, false)
+	s.start()
+}
+
+// reply is what the local API answered.
+type reply struct {
+	status int
+	body   string
+	header map[string][]string
+}
+
+// err returns what the client would return.
+func (r reply) err() error {
+	if r.status < 300 {
+		return nil
+	}
+	e := new(client.Error)
+	if err := json.Unmarshal([]byte(r.body), e); err != nil {
+		return err
+	}
+	return e
+}
+
+// ask sends one request to the local API. timeout is as in Gus-Timeout.
+func (s *testSite) ask(ctx context.Context, method, target, timeout, body string) reply {
+	r := httptest.NewRequestWithContext(ctx, method, target, strings.NewReader(body))
+	r.Header.Set(client.HeaderTimeout, timeout)
+	w := httptest.NewRecorder()
+	s.api.ServeHTTP(w, r)
+	return reply{w.Code, w.Body.String(), w.Header()}
+}
+
+func (s *testSite) set(key, value string) reply {
+	return s.ask(s.w.t.Context(), "PUT", kvPath+key, "5s", value)
+}
+
+func (s *testSite) get(key string) reply {
+	return s.ask(s.w.t.Context(), "GET", kvPath+key, "5s", "")
+}
+
+func (s *testSite) local(key string) reply {
+	return s.ask(s.w.t.Context(), "GET", kvPath+key+"?local=true", "5s", "")
+}
+
+func (s *testSite) status() client.Status {
+	r := s.ask(s.w.t.Context(), "GET", statusPath, "5s", "")
+	var st client.Status
+	if err := json.Unmarshal([]byte(r.body), &st); err != nil {
+		s.w.t.Fatalf("status: %v in %q", err, r.body)
+	}
+	return st
+}
+
+// want checks that the reply is the value.
+func (w *world) want(r reply, value string) {
+	w.t.Helper()
+	if r.err() != nil || r.body != value {
+		w.t.Errorf("got %d %q, want 200 %q", r.status, r.body, value)
+	}
+}
+
+// fails checks that the reply is that error, and that its message has the words.
+func (w *world) fails(r reply, target error, words ...string) {
+	w.t.Helper()
+	if !errors.Is(r.err(), target) {
+		w.t.Errorf("got %d %q, want %v", r.status, r.body, target)
+	}
+	for _, word := range words {
+		if !strings.Contains(r.body, word) {
+			w.t.Errorf("%q does not say %q", r.body, word)
+		}
+	}
+}

@@ -1,0 +1,109 @@
+package cli
+
+import (
+	"bytes"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"gus/agent/client"
+)
+
+func TestArrange(t *testing.T) {
+	commands := new(app).app().Commands
+	for _, c := range []struct{ args, want string }{
+		{"", ""},
+		{"get k", "get -- k"},
+		{"get k --json", "get --json -- k"},
+		{"get --json k", "get --json -- k"},
+		{"--json get k", "get --json -- k"},
+		{"--timeout 2s --json get k", "get --timeout 2s --json -- k"},
+		{"--timeout=2s get k", "get --timeout=2s -- k"},
+		{"set k --timeout 2s v", "set --timeout 2s -- k v"},
+		{"set k -json -", "set -json -- k -"},
+		{"set k -- --json", "set -- k --json"},
+		{"set --json -- -k -- -v", "set --json -- -k -- -v"},
+		{"help", ""},
+		{"help set", "set --help"},
+		{"get -h", "get -h --"},
+		{"--version", "version --"},
+		{"--help", ""},
+	} {
+		got, err := arrange(commands, strings.Fields(c.args))
+		if want := strings.Fields(c.want); err != nil || !slices.Equal(got, want) {
+			t.Errorf("%s: %q, %v, want %q", c.args, got, err, want)
+		}
+	}
+}
+
+func TestExitCodes(t *testing.T) {
+	for code, errs := range map[int][]error{
+		exitDone:       {nil},
+		exitFailed:     {errors.New("x"), client.ErrNotSaved},
+		exitUsage:      {usage("x")},
+		exitNotFound:   {client.ErrNotFound},
+		exitNoQuorum:   {client.ErrNoQuorum, client.ErrNotSent},
+		exitNotRunning: {client.ErrNotRunning, client.ErrStopping},
+		exitRefused:    {client.ErrRefused, client.ErrTooLarge},
+		exitUnknown:    {client.ErrUnknownOutcome},
+	} {
+		for _, err := range errs {
+			if got := exitCode(err); got != code {
+				t.Errorf("%v exits with %d, want %d", err, got, code)
+			}
+		}
+	}
+}
+
+func TestStatusFitsOnATerminal(t *testing.T) {
+	now := time.Date(2024, 5, 1, 12, 0, 0, 0, time.UTC)
+	s := client.Status{
+		Site: "site-a", Cluster: strings.Repeat("0f", 16), Version: "v1.2.3", Data: "/var/lib/gus", Listen: "[::]:7487",
+		Started: now.Add(-100 * time.Hour), Keys: 123456, DataBytes: 5 << 20, Memory: 99 << 20, Disk: 12 << 20,
+		Unsettled: 3, Writes: 17, Reads: 4, Waiting: 2,
+		Voters: []client.Voter{
+			{Name: "site-a", Number: 1, Self: true, Connected: true, Address: "[::]:7487"},
+			{Name: "site-b", Number: 2, Since: now.Add(-90 * time.Second), Address: "192.168.100.100:7487"},
+			{Name: "site-c", Number: 3, Connected: true, Since: now.Add(-50 * time.Hour), RTT: client.Duration(88 * time.Millisecond), Address: "192.168.100.101:7487"},
+		},
+		Quorum: client.Quorum{OK: true, Read: 2, Write: 2, Reached: 2, RTT: client.Duration(88 * time.Millisecond)},
+		UDP:    client.UDP{Receive: 212992, Send: 212992, Wanted: 7 << 20},
+	}
+	for range 2 {
+		var b bytes.Buffer
+		printStatus(&b, s, now)
+		for line := range strings.Lines(b.String()) {
+			if n := utf8.RuneCountInString(strings.TrimSuffix(line, "\n")); n > 80 {
+				t.Errorf("%d columns: %s", n, line)
+			}
+		}
+		for _, want := range []string{"DOWN for 1m30s", "up for 2d2h", "88.0 ms", "sysctl -w net.core.rmem_max=7340032"} {
+			if !strings.Contains(b.String(), want) {
+				t.Errorf("%q is missing in\n%s", want, b.String())
+			}
+		}
+		s.Quorum = client.Quorum{Read: 2, Write: 2, Reached: 1, Missing: []string{"site-b", "site-c"}, Since: now.Add(-time.Minute)}
+	}
+}
+
+func TestParseRTTs(t *testing.T) {
+	r, err := parseRTTs("")
+	if err != nil || r.between("ir", "va") != 88*time.Millisecond {
+		t.Errorf("%v, %v", r, err)
+	}
+	r, err = parseRTTs("va-CA=5,IR-VA=1.5ms")
+	if err != nil || r.between("ca", "va") != 5*time.Millisecond || r.between("va", "ir") != 1500*time.Microsecond || r.between("ca", "ir") != 151*time.Millisecond {
+		t.Errorf("%v, %v", r, err)
+	}
+	if r, err := parseRTTs("off"); err != nil || len(r) != 0 {
+		t.Errorf("off: %v, %v", r, err)
+	}
+	for _, s := range []string{"ca", "ca-va", "ca-va=", "ca-ca=1", "ca-va=-1", "ca-va=2h", "ca-xx=1"} {
+		if _, err := parseRTTs(s); !errors.Is(err, errUsage) {
+			t.Errorf("%q: %v", s, err)
+		}
+	}
+}

@@ -1,0 +1,181 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/urfave/cli/v2"
+
+	"gus/agent/client"
+)
+
+// outcome is what set, get and delete print with --json.
+type outcome struct {
+	Key         string          `json:"key"`
+	Value       *string         `json:"value,omitempty"`        // where it is text
+	ValueBase64 []byte          `json:"value_base64,omitempty"` // where it is not
+	Version     client.Version  `json:"version,omitempty"`
+	RoundTrips  int             `json:"round_trips"`
+	Latency     client.Duration `json:"latency_ms"`
+	Newer       *bool           `json:"newer,omitempty"`   // of a local read
+	Pending     *bool           `json:"pending,omitempty"` // of a local read
+}
+
+func outcomeOf(key string, r client.Result) outcome {
+	return outcome{Key: key, Version: r.Version, RoundTrips: r.RoundTrips, Latency: client.Duration(r.Latency)}
+}
+
+func (a *app) setCommand() *cli.Command {
+	return command(cli.Command{
+		Name:      "set",
+		Usage:     "write a key",
+		ArgsUsage: "KEY [VALUE|@FILE|-]",
+		Description: "Writes the value to a quorum of voters and prints nothing. Without a value, or with -, the\n" +
+			"value is what stdin holds. A value that begins with - goes after --, one that begins with @\n" +
+			"through stdin. Limits: a key has 1 to 1,024 bytes of UTF-8 without control characters, a\n" +
+			"value up to 1 MiB.",
+		Flags:  clientFlags(),
+		Action: func(c *cli.Context) error { return a.set(c) },
+	})
+}
+
+func (a *app) set(c *cli.Context) error {
+	if err := wantArgs(c, 1, 2); err != nil {
+		return err
+	}
+	key := c.Args().First()
+	value, err := a.value(c)
+	if err != nil {
+		return err
+	}
+	return ask(c, func(c *cli.Context, cl *client.Client) error {
+		r, err := cl.Set(c.Context, key, value)
+		if err != nil {
+			return err
+		}
+		if c.Bool("json") {
+			return a.printJSON(outcomeOf(key, r))
+		}
+		return nil
+	})
+}
+
+// value returns the value that a set's arguments name.
+func (a *app) value(c *cli.Context) ([]byte, error) {
+	v := c.Args().Get(1)
+	switch {
+	case c.NArg() < 2 && isTerminal(a.in):
+		return nil, usage("set: a value is missing: usage: gus set %s", c.Command.ArgsUsage)
+	case c.NArg() < 2, v == "-":
+		return readValue(a.in)
+	case !strings.HasPrefix(v, "@"):
+		return []byte(v), nil
+	}
+	f, err := os.Open(v[1:])
+	if err != nil {
+		return nil, fmt.Errorf("read the value: %w", err)
+	}
+	defer f.Close()
+	return readValue(f)
+}
+
+// readValue reads a value, or says how much too large it is.
+func readValue(r io.Reader) ([]byte, error) {
+	b, err := io.ReadAll(io.LimitReader(r, client.MaxValue+1))
+	if err != nil {
+		return nil, fmt.Errorf("read the value: %w", err)
+	}
+	if len(b) <= client.MaxValue {
+		return b, nil
+	}
+	rest, err := io.Copy(io.Discard, r)
+	if err != nil {
+		return nil, fmt.Errorf("read the value: %w", err)
+	}
+	return nil, client.TooLarge(int64(len(b)) + rest)
+}
+
+// isTerminal says whether somebody sits at r. The null device looks the same
+// and hurts nobody: it has nothing to say.
+func isTerminal(r io.Reader) bool {
+	f, ok := r.(*os.File)
+	if !ok {
+		return false
+	}
+	st, err := f.Stat()
+	return err == nil && st.Mode()&os.ModeCharDevice != 0
+}
+
+func (a *app) getCommand() *cli.Command {
+	return command(cli.Command{
+		Name:      "get",
+		Usage:     "read a key",
+		ArgsUsage: "KEY",
+		Description: "Prints the value's bytes and nothing else: that of the last write that was complete, at\n" +
+			"whatever site. With --local it asks nobody and may be stale.",
+		Flags: clientFlags(&cli.BoolFlag{Name: "local", Usage: "what this site knows; may be stale"}),
+		Action: func(c *cli.Context) error {
+			if err := wantArgs(c, 1, 1); err != nil {
+				return err
+			}
+			return ask(c, a.get)
+		},
+	})
+}
+
+func (a *app) get(c *cli.Context, cl *client.Client) error {
+	key, read, local := c.Args().First(), cl.Get, c.Bool("local")
+	if local {
+		read = cl.GetLocal
+	}
+	r, err := read(c.Context, key)
+	if err != nil {
+		return err
+	}
+	if !c.Bool("json") {
+		_, err := a.out.Write(r.Value)
+		return err
+	}
+	o := outcomeOf(key, r)
+	if utf8.Valid(r.Value) {
+		text := string(r.Value)
+		o.Value = &text
+	} else {
+		o.ValueBase64 = r.Value
+	}
+	if local {
+		o.Newer, o.Pending = &r.Newer, &r.Pending
+	}
+	return a.printJSON(o)
+}
+
+func (a *app) deleteCommand() *cli.Command {
+	return command(cli.Command{
+		Name:        "delete",
+		Usage:       "remove a key",
+		ArgsUsage:   "KEY",
+		Description: "To remove what is not there is no error.",
+		Flags:       clientFlags(),
+		Action: func(c *cli.Context) error {
+			if err := wantArgs(c, 1, 1); err != nil {
+				return err
+			}
+			return ask(c, a.delete)
+		},
+	})
+}
+
+func (a *app) delete(c *cli.Context, cl *client.Client) error {
+	key := c.Args().First()
+	r, err := cl.Delete(c.Context, key)
+	if err != nil {
+		return err
+	}
+	if c.Bool("json") {
+		return a.printJSON(outcomeOf(key, r))
+	}
+	return nil
+}
