@@ -21,9 +21,9 @@ const (
 	batchFill = 1 << 20
 	// maxBatchMessages is how many messages are in one batch at most.
 	maxBatchMessages = 4096
-	maxElements      = 64 // of an array: one tag a voter
-	maxPairs         = 16 // of a map
-	maxNesting       = 6  // a message, a write, its known tags, a tag: 4, and room
+	maxElements      = register.MaxPage // of an array: ACK-LIST has the longest
+	maxPairs         = 16               // of a map
+	maxNesting       = 6                // a message, a write, its known tags, a tag: 4, and room
 )
 
 // Header is what each batch says of its sender.

@@ -142,9 +142,9 @@ func grouped(n int) string {
 
 func TestBatchesThatBreakARule(t *testing.T) {
 	head := encodeBatch(t, Header{})
-	long := strings.Repeat("82 01 01 ", 65)
+	long := strings.Repeat("82 01 01 ", 1001)
 	for _, c := range []struct{ name, after, want string }{
-		{"an unknown kind", "0a a0", "kind 10"},
+		{"an unknown kind", "17 a0", "kind 23"},
 		{"kind 0", "00 a0", "kind 0"},
 		{"a kind in two bytes", "18 04 a0", "kind 24"},
 		{"no body", "04", "not a map"},
@@ -161,7 +161,7 @@ func TestBatchesThatBreakARule(t *testing.T) {
 		{"an owner of more than a byte", "04 a1 02 82 01 19 01 00", "overflow"},
 		{"a tag of one item", "04 a1 02 81 01", "elements"},
 		{"a tag of three items", "04 a1 02 83 01 01 01", "elements"},
-		{"65 tags", "05 a1 03 98 41 " + long, "array"},
+		{"1001 tags", "05 a1 03 99 03 e9 " + long, "array"},
 		{"a promise of many tags", "05 a1 03 9a ff ff ff ff", "array"},
 		{"a map of 17 pairs", "04 b1 " + strings.Repeat("00 00 ", 17), "map"},
 		{"an unknown field, nested deep", "04 a1 14 " + strings.Repeat("81 ", 40) + "00", "nest"},

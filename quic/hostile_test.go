@@ -218,7 +218,7 @@ func TestHostileBytesOnEveryLane(t *testing.T) {
 			nil, {0}, []byte("GET / HTTP/1.1\r\n"), bytes.Repeat([]byte{0xff}, 1000), bytes.Repeat([]byte{0x9b}, 100_000),
 			fine[:len(fine)-1],
 			append(bytes.Clone(fine), 0),
-			append(bytes.Clone(fine), 10, 0xa0),
+			append(bytes.Clone(fine), 12, 0xa0),
 			append(bytes.Clone(fine), make([]byte, maxBatch)...),
 			x.batch(Header{Cluster{1}, 1, 1, 0}, need("x")),
 			x.batch(Header{w.ca.Cluster(), 2, 1, 0}, need("x")),

@@ -19,10 +19,12 @@ func (r *Replica) clone() *Replica {
 	must(len(r.opening) == 0 && len(r.listings) == 0, "a clone is taken after Ready and not while listing")
 	to := map[*register]*register{}
 	own := map[*pending]*pending{}
+	c.index = index{}
 	for _, g := range r.regs {
 		h := g.clone(r.zero, own)
 		to[g] = h
 		c.regs[h.key] = h
+		c.index.insert(h)
 	}
 	regs := func(in []*register) (out []*register) {
 		for _, g := range in {
