@@ -58,10 +58,11 @@ func TestFullDisk(t *testing.T) {
 // Where there is room for the log but not for folding it, saves go on, the
 // logger is told once, and once more when there is room.
 func TestFullDiskForFolding(t *testing.T) {
-	s := begin(t, freshDir(t), bounds{})
+	// All is folded in one transaction, which has no room: smaller ones would
+	// take what room the log has left.
+	s := begin(t, freshDir(t), bounds{rows: 30, bytes: 1 << 30, keys: 1 << 20, piece: 1 << 30})
 	s.fill(t, 1, 30)
 	ask(t, s.conn, fmt.Sprintf("PRAGMA max_page_count = %d", ask(t, s.conn, "PRAGMA page_count")+4))
-	s.opts.bounds = small // the writer is idle, and looks at the next save
 	want := replayed(30)
 	for seq := register.Seq(31); seq <= 60; seq++ {
 		if seq == 50 {
