@@ -615,8 +615,11 @@ func TestExplore(t *testing.T) {
 		if !strings.Contains(w.name, *exploreWorld) {
 			continue
 		}
-		if *exploreStates > 0 {
+		switch {
+		case *exploreStates > 0:
 			w.max = *exploreStates
+		case testing.Short():
+			w.max = 20_000
 		}
 		t.Run(w.name, func(t *testing.T) {
 			t.Parallel()
