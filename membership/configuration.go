@@ -9,7 +9,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"runtime"
 	"slices"
 
 	"github.com/fxamacker/cbor/v2"
@@ -199,27 +198,7 @@ const file = "configuration"
 // Save writes a signed configuration into the identity directory, durably and
 // all or none, in place of the one that is there.
 func Save(dir string, signed []byte) error {
-	path := filepath.Join(dir, file)
-	tmp, err := os.CreateTemp(dir, file+".*")
-	if err != nil {
-		return fmt.Errorf("write the configuration: %w", err)
-	}
-	_, err = tmp.Write(signed)
-	err = errors.Join(err, tmp.Sync(), tmp.Close())
-	if err == nil {
-		err = os.Rename(tmp.Name(), path)
-	}
-	if err != nil {
-		return errors.Join(fmt.Errorf("write %s: %w", path, err), os.Remove(tmp.Name()))
-	}
-	d, err := os.Open(dir)
-	if err != nil {
-		return fmt.Errorf("sync the identity directory: %w", err)
-	}
-	if err := errors.Join(d.Sync(), d.Close()); err != nil && runtime.GOOS != "windows" {
-		return fmt.Errorf("sync the identity directory: %w", err)
-	}
-	return nil
+	return replaceFile(filepath.Join(dir, file), signed)
 }
 
 // Load reads the configuration in the identity directory and checks it as

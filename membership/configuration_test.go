@@ -14,7 +14,7 @@ import (
 	"gus/register"
 )
 
-func authority(t *testing.T) *quic.Authority {
+func authority(t testing.TB) *quic.Authority {
 	t.Helper()
 	a, err := quic.NewAuthority()
 	if err != nil {

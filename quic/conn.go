@@ -22,6 +22,8 @@ const (
 	connReplaced  quicgo.ApplicationErrorCode = 2 // a better connection took its place
 	connRefused   quicgo.ApplicationErrorCode = 3 // the hello was not acceptable
 	connBusy      quicgo.ApplicationErrorCode = 4 // too many are saying hello at once
+	connTwin      quicgo.ApplicationErrorCode = 5 // another process runs under the dialler's identity
+	connSelf      quicgo.ApplicationErrorCode = 6 // the dialler has reached itself
 )
 
 const (
@@ -45,7 +47,9 @@ type conn struct {
 	qc       *quicgo.Conn
 	dialled  bool // by this site
 	boot     uint64
-	register bool // both are voters of one configuration: the register lane is open
+	instance uint64 // the peer's, 0 where it said none
+	observed string // where the peer sees this site, "" where it said nothing
+	register bool   // both are voters of one configuration: the register lane is open
 	since    time.Time
 
 	messages  chan struct{} // holds a token while register messages wait
@@ -56,7 +60,8 @@ type conn struct {
 
 func (e *Endpoint) newConn(p *peer, qc *quicgo.Conn, dialled bool, h hello) *conn {
 	c := &conn{
-		e: e, peer: p, qc: qc, dialled: dialled, boot: h.Boot, since: time.Now(),
+		e: e, peer: p, qc: qc, dialled: dialled, since: time.Now(),
+		boot: h.Boot, instance: h.Instance, observed: h.Observed,
 		register: e.id.Role == RoleVoter && p.site.Role == RoleVoter && h.Configuration == e.cfg.Configuration,
 		messages: make(chan struct{}, 1), datagrams: make(chan struct{}, 1),
 		retired: make(chan struct{}),
@@ -91,6 +96,7 @@ func (c *conn) serve(ctx context.Context) {
 		wg.Go(func() { f(ctx) })
 	}
 	code, reason := c.wait(ctx)
+	c.e.noteTwin(context.Cause(c.qc.Context()), c.qc.RemoteAddr())
 	if c.peer.remove(c) {
 		c.e.log.Info("disconnected", "peer", c.peer.site.Name, "addr", c.qc.RemoteAddr(), "why", reason)
 		c.e.notify(c.peer)

@@ -30,16 +30,51 @@ const (
 var ErrNoIdentity = errors.New("no identity")
 
 // Save writes the identity into dir, which it makes, durably. It never
-// replaces a file: an identity that is lost by mistake cannot be had again.
+// replaces a file: an identity that is lost by mistake cannot be had again. Where
+// the site's key is there already (SiteKey), it stays.
 func (id *Identity) Save(dir string) error {
 	key, err := x509.MarshalPKCS8PrivateKey(id.Key)
 	if err != nil {
 		return fmt.Errorf("encode the site's key: %w", err)
 	}
 	// The key comes last: a directory without it holds no identity.
-	return saveFiles(dir, id.CA,
-		file{fileSite, pemCertificate, id.Certificate.Raw, 0o644},
-		file{fileSiteKey, pemKey, key, 0o600})
+	files := []file{{fileSite, pemCertificate, id.Certificate.Raw, 0o644}, {fileSiteKey, pemKey, key, 0o600}}
+	if there, err := loadKey(dir, fileSiteKey); err == nil && there.Equal(id.Key) {
+		files = files[:1]
+	}
+	return saveFiles(dir, id.CA, files...)
+}
+
+// SiteKey returns the site's key in dir, which it makes, durably, where there is
+// none: a site has its key before it has a certificate for it.
+func SiteKey(dir string) (ed25519.PrivateKey, error) {
+	key, err := loadKey(dir, fileSiteKey)
+	if err == nil || !errors.Is(err, ErrNoIdentity) {
+		return key, err
+	}
+	if key, err = NewKey(); err != nil {
+		return nil, err
+	}
+	der, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		return nil, fmt.Errorf("encode the site's key: %w", err)
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("make the identity directory: %w", err)
+	}
+	// By a rename, so that half a key is never taken for one.
+	path := filepath.Join(dir, fileSiteKey)
+	tmp := path + ".tmp"
+	if err := os.Remove(tmp); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("write the site's key: %w", err)
+	}
+	if err := saveFile(tmp, file{fileSiteKey, pemKey, der, 0o600}); err != nil {
+		return nil, err
+	}
+	if err := os.Rename(tmp, path); err != nil {
+		return nil, fmt.Errorf("write the site's key: %w", err)
+	}
+	return key, syncDirectory(dir)
 }
 
 // LoadIdentity reads the identity in dir and checks that its parts belong
@@ -118,6 +153,11 @@ func saveFiles(dir string, ca *x509.Certificate, files ...file) error {
 			return err
 		}
 	}
+	return syncDirectory(dir)
+}
+
+// syncDirectory makes durable which files are in dir.
+func syncDirectory(dir string) error {
 	d, err := os.Open(dir)
 	if err != nil {
 		return fmt.Errorf("sync the identity directory: %w", err)

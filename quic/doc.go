@@ -38,6 +38,15 @@
 // Others stay connected by the other lanes: a site that missed a new
 // configuration must be told of it.
 //
+// Who has only an address meets whoever is there (Meet), and learns who that is
+// from the certificate. Who has only a token, and so no certificate, has a
+// protocol of its own (DialJoin, Config.Join): one question and one answer,
+// without any of the lanes.
+//
+// Two processes with one identity are two that vote as one, so they are not
+// served in turns: the hello's instance and boot tell a twin from a restart, the
+// first one stays, and both ends are told (Config.Twin).
+//
 // # Invariants
 //
 //   - Nothing is delivered before it was decoded as a whole under limits, and

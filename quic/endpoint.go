@@ -3,7 +3,9 @@ package quic
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
 	"crypto/tls"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -57,6 +59,20 @@ type Config struct {
 	// Handlers serve the bidirectional streams, by purpose; purpose 0 is the
 	// endpoint's own. Optional.
 	Handlers map[Purpose]Handler
+	// Changed is told that connections came or went, with peers of any role;
+	// Status says which. It must not block. Optional.
+	Changed func()
+	// Twin is told that two processes run under one identity, this site's own
+	// or a peer's; at is where the one was seen that this is told of. It may
+	// be told again and again. It must not block. Optional.
+	Twin func(site Site, at net.Addr)
+	// Join answers a machine that asks to become a site (JoinALPN). Nothing is
+	// known of it. It returns when ctx ends. Optional: without it nobody can
+	// ask here.
+	Join func(ctx context.Context, r JoinRequest) []byte
+	// Lookup finds the addresses of a host's name. Optional: nil asks the
+	// system.
+	Lookup func(ctx context.Context, host string) ([]netip.Addr, error)
 }
 
 // Validate says what is wrong with c, if anything.
@@ -83,6 +99,7 @@ type Endpoint struct {
 	limited   *limitedLog
 	transport *quicgo.Transport
 	tls       *tls.Config
+	instance  uint64 // random, not 0
 	saved     atomic.Uint64
 	buffers   sync.Pool // of *bytes.Buffer, for incoming batches
 
@@ -95,6 +112,7 @@ type Endpoint struct {
 	closed  bool
 
 	starts chan struct{} // holds a token while pending is not empty
+	met    chan *conn    // connections that Meet has made, for Run to serve
 	stop   chan struct{} // closed with closed
 	done   chan struct{} // closed when Run has returned
 	wg     sync.WaitGroup
@@ -121,12 +139,23 @@ func New(cfg Config) (*Endpoint, error) {
 		transport: &quicgo.Transport{Conn: cfg.Conn, StatelessResetKey: reset},
 		buffers:   sync.Pool{New: func() any { return new(bytes.Buffer) }},
 		peers:     make(map[string]*peer), dialled: make(map[*peer]bool),
-		starts: make(chan struct{}, 1), stop: make(chan struct{}), done: make(chan struct{}),
+		starts: make(chan struct{}, 1), met: make(chan *conn), stop: make(chan struct{}), done: make(chan struct{}),
 	}
-	e.tls = tlsConfig(cfg.Identity, func(from net.Addr, err error) {
+	if e.instance, err = newInstance(); err != nil {
+		return nil, err
+	}
+	e.tls = tlsConfig(cfg.Identity, cfg.Join != nil, func(from net.Addr, err error) {
 		e.limited.warn("refused a connection", "from", from, "err", err)
 	})
 	return e, nil
+}
+
+func newInstance() (uint64, error) {
+	var b [8]byte
+	if _, err := rand.Read(b[:]); err != nil {
+		return 0, fmt.Errorf("draw an instance number: %w", err)
+	}
+	return binary.BigEndian.Uint64(b[:]) | 1, nil
 }
 
 // Windows: one stream's is above the largest batch of several messages, so
@@ -270,25 +299,4 @@ func (e *Endpoint) peer(name string) (*peer, error) {
 		return nil, ErrUnknownPeer
 	}
 	return p, nil
-}
-
-// resolve returns one of the addresses of host:port, the next one at each try.
-func resolve(ctx context.Context, addr string, try int) (*net.UDPAddr, error) {
-	if ap, err := netip.ParseAddrPort(addr); err == nil {
-		return net.UDPAddrFromAddrPort(ap), nil
-	}
-	host, service, err := net.SplitHostPort(addr)
-	if err != nil {
-		return nil, fmt.Errorf("address %q is not HOST:PORT: %w", addr, err)
-	}
-	port, err := net.DefaultResolver.LookupPort(ctx, "udp", service)
-	if err != nil {
-		return nil, fmt.Errorf("resolve the port of %q: %w", addr, err)
-	}
-	ips, err := net.DefaultResolver.LookupNetIP(ctx, "ip", host)
-	if err != nil {
-		return nil, fmt.Errorf("resolve %q: %w", addr, err)
-	}
-	ip := ips[try%len(ips)].Unmap()
-	return net.UDPAddrFromAddrPort(netip.AddrPortFrom(ip, uint16(port))), nil
 }

@@ -3,6 +3,8 @@ package quic
 import (
 	"context"
 	"fmt"
+	"net"
+	"net/netip"
 	"time"
 
 	quicgo "github.com/quic-go/quic-go"
@@ -21,12 +23,31 @@ type hello struct {
 	Cluster       []byte `cbor:"2,keyasint"`
 	Configuration uint64 `cbor:"3,keyasint"`
 	Boot          uint64 `cbor:"4,keyasint"`
+	// Instance is drawn by each process: it tells a restart from a twin.
+	Instance uint64 `cbor:"5,keyasint,omitempty"`
+	// Observed is where the sender sees the other one, IP:PORT: a site behind
+	// a wildcard address or NAT cannot know that by itself.
+	Observed string `cbor:"6,keyasint,omitempty"`
 }
 
 const helloVersion = 1
 
-func (e *Endpoint) hello() hello {
-	return hello{helloVersion, e.id.Cluster[:], e.cfg.Configuration, e.cfg.Boot}
+func (e *Endpoint) hello(to net.Addr) hello {
+	return hello{
+		Version: helloVersion, Cluster: e.id.Cluster[:], Configuration: e.cfg.Configuration,
+		Boot: e.cfg.Boot, Instance: e.instance, Observed: plainAddr(to),
+	}
+}
+
+// plainAddr is a as IP:PORT without a zone, which means nothing elsewhere, ""
+// where a is something else.
+func plainAddr(a net.Addr) string {
+	udp, ok := a.(*net.UDPAddr)
+	if !ok {
+		return ""
+	}
+	ap := udp.AddrPort()
+	return netip.AddrPortFrom(ap.Addr().Unmap().WithZone(""), ap.Port()).String()
 }
 
 // check says whether the other side may stay. Another configuration is no
@@ -86,7 +107,7 @@ func (e *Endpoint) hearHello(ctx context.Context, qc *quicgo.Conn) (hello, *Stre
 }
 
 func (e *Endpoint) writeHello(st *Stream) error {
-	b, err := encoding.Marshal(e.hello())
+	b, err := encoding.Marshal(e.hello(st.RemoteAddr()))
 	if err != nil {
 		return fmt.Errorf("encode hello: %w", err)
 	}
@@ -101,6 +122,9 @@ func (e *Endpoint) readHello(st *Stream) (hello, error) {
 	var h hello
 	if err := decoding.Unmarshal(b, &h); err != nil {
 		return hello{}, fmt.Errorf("decode hello: %w", err)
+	}
+	if _, err := netip.ParseAddrPort(h.Observed); err != nil {
+		h.Observed = "" // a courtesy, which may be missing
 	}
 	return h, h.check(e.id.Cluster)
 }

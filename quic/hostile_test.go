@@ -30,7 +30,7 @@ func (w *world) attack(t *testing.T, id *Identity, target *site) *attacker {
 	t.Helper()
 	config := &tls.Config{NextProtos: []string{ALPN}, InsecureSkipVerify: true}
 	if id != nil {
-		config = tlsConfig(id, nil)
+		config = tlsConfig(id, false, nil)
 	}
 	conn, unplug := w.socket(addr(66), 0)
 	transport := &quicgo.Transport{Conn: conn}
@@ -63,7 +63,7 @@ func (a *attacker) bidi(b []byte) *quicgo.Stream {
 // hello says hello as an honest site does.
 func (a *attacker) hello() {
 	a.t.Helper()
-	s := a.bidi(a.helloBytes(hello{helloVersion, a.id.Cluster[:], 1, a.boot}))
+	s := a.bidi(a.helloBytes(hello{Version: helloVersion, Cluster: a.id.Cluster[:], Configuration: 1, Boot: a.boot}))
 	if _, err := ReadFrame(s, maxHello); err != nil {
 		a.t.Fatal(err)
 	}
@@ -170,7 +170,9 @@ func TestAnObserversEndpoint(t *testing.T) {
 }
 
 func TestHostileHellos(t *testing.T) {
-	honest := func(a *attacker) hello { return hello{helloVersion, a.id.Cluster[:], 1, 1} }
+	honest := func(a *attacker) hello {
+		return hello{Version: helloVersion, Cluster: a.id.Cluster[:], Configuration: 1, Boot: 1}
+	}
 	for name, say := range map[string]func(a *attacker) []byte{
 		"another purpose": func(a *attacker) []byte { return frame(7, []byte("x")) },
 		"no CBOR":         func(a *attacker) []byte { return frame(0, []byte("hello")) },
@@ -218,7 +220,7 @@ func TestHostileBytesOnEveryLane(t *testing.T) {
 			nil, {0}, []byte("GET / HTTP/1.1\r\n"), bytes.Repeat([]byte{0xff}, 1000), bytes.Repeat([]byte{0x9b}, 100_000),
 			fine[:len(fine)-1],
 			append(bytes.Clone(fine), 0),
-			append(bytes.Clone(fine), 12, 0xa0),
+			append(bytes.Clone(fine), 23, 0xa0),
 			append(bytes.Clone(fine), make([]byte, maxBatch)...),
 			x.batch(Header{Cluster{1}, 1, 1, 0}, need("x")),
 			x.batch(Header{w.ca.Cluster(), 2, 1, 0}, need("x")),
@@ -287,7 +289,7 @@ func TestManyHellosAtOnce(t *testing.T) {
 			conn, unplug := w.socket(addr(100+i), 0)
 			transport := &quicgo.Transport{Conn: conn}
 			// They connect, and say nothing.
-			_, err := transport.Dial(context.Background(), a.addr, tlsConfig(w.ids[2], nil), quicConfig())
+			_, err := transport.Dial(context.Background(), a.addr, tlsConfig(w.ids[2], false, nil), quicConfig())
 			if err != nil {
 				t.Error(err)
 			}

@@ -83,13 +83,17 @@ func (p *peer) current() (*conn, <-chan struct{}) {
 	return p.cur, p.up
 }
 
-// install makes c the peer's connection, unless the present one is better.
-func (p *peer) install(c *conn) bool {
+// install makes c the peer's connection, unless the present one is better
+// (errDuplicate) or shows that two processes run as that peer (errTwin).
+func (p *peer) install(c *conn) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.cur != nil {
+		if c.twinOf(p.cur) {
+			return errTwin
+		}
 		if !c.replaces(p.cur) {
-			return false
+			return errDuplicate
 		}
 		p.cur.retire()
 	} else {
@@ -97,7 +101,14 @@ func (p *peer) install(c *conn) bool {
 	}
 	p.cur, p.since = c, time.Now()
 	p.changes++
-	return true
+	return nil
+}
+
+// twinOf says whether c is from another process than old, and not from a later
+// one: a site raises its boot at each start and locks its data, so somebody
+// has copied it. The one that is connected stays, or the two would take turns.
+func (c *conn) twinOf(old *conn) bool {
+	return c.instance != 0 && old.instance != 0 && c.instance != old.instance && c.boot <= old.boot
 }
 
 // replaces decides which of two connections between the same two sites stays.

@@ -57,6 +57,8 @@ func (e *Endpoint) direct(ctx context.Context, failed <-chan error) error {
 		}
 		select {
 		case <-e.starts:
+		case c := <-e.met:
+			e.wg.Go(func() { c.serve(ctx) })
 		case <-ctx.Done():
 			return nil
 		case <-e.stop:
@@ -112,7 +114,7 @@ func (e *Endpoint) Close() error {
 
 // accept takes incoming connections until ctx ends.
 func (e *Endpoint) accept(ctx context.Context, l *quicgo.Listener) error {
-	slots := make(chan struct{}, maxHellos)
+	slots, joins := make(chan struct{}, maxHellos), make(chan struct{}, maxJoins)
 	for {
 		qc, err := l.Accept(ctx)
 		if ctx.Err() != nil {
@@ -121,27 +123,41 @@ func (e *Endpoint) accept(ctx context.Context, l *quicgo.Listener) error {
 		if err != nil {
 			return err
 		}
+		into, serve := slots, e.receive
+		if qc.ConnectionState().TLS.NegotiatedProtocol == JoinALPN {
+			into, serve = joins, e.serveJoin
+		}
 		select {
-		case slots <- struct{}{}:
-			e.wg.Go(func() {
-				c, err := e.welcome(ctx, qc)
-				<-slots
-				switch {
-				case err == nil:
-					c.serve(ctx)
-				case errors.Is(err, errDuplicate): // two sites that dial at once do that
-				default:
-					e.limited.warn("refused a connection", "from", qc.RemoteAddr(), "err", err)
-				}
-			})
+		case into <- struct{}{}:
+			e.wg.Go(func() { serve(ctx, qc, func() { <-into }) })
 		default:
 			_ = qc.CloseWithError(connBusy, "too many connections at once, try again")
 		}
 	}
 }
 
-// errDuplicate is what becomes of the second of two connections.
-var errDuplicate = errors.New("connected already")
+// receive serves an incoming connection of a site; welcomed is called when
+// that has said hello, or has not.
+func (e *Endpoint) receive(ctx context.Context, qc *quicgo.Conn, welcomed func()) {
+	c, err := e.welcome(ctx, qc)
+	welcomed()
+	switch {
+	case err == nil:
+		c.serve(ctx)
+	case errors.Is(err, errDuplicate), errors.Is(err, errSelf): // two sites that dial at once do that
+	default:
+		e.limited.warn("refused a connection", "from", qc.RemoteAddr(), "err", err)
+	}
+}
+
+var (
+	// errDuplicate is what becomes of the second of two connections.
+	errDuplicate = errors.New("connected already")
+	// errTwin is what becomes of a connection of a second process.
+	errTwin = errors.New("another process is connected under this identity: is its data directory a copy?")
+	// errSelf says that a site has dialled itself.
+	errSelf = errors.New("this is the site itself")
+)
 
 // welcome makes an incoming connection the one in use, or ends it.
 func (e *Endpoint) welcome(ctx context.Context, qc *quicgo.Conn) (*conn, error) {
@@ -153,16 +169,17 @@ func (e *Endpoint) welcome(ctx context.Context, qc *quicgo.Conn) (*conn, error) 
 	if err != nil {
 		return nil, refuse(qc, fmt.Errorf("%s: %w", site, err))
 	}
+	if site == e.id.Site {
+		return nil, e.mirror(qc, h)
+	}
 	p, err := e.known(site)
 	if err != nil {
 		return nil, refuse(qc, err)
 	}
 	c := e.newConn(p, qc, false, h)
-	if !p.install(c) {
-		_ = qc.CloseWithError(connDuplicate, errDuplicate.Error())
-		return nil, errDuplicate
+	if err := e.install(c); err != nil {
+		return nil, err
 	}
-	e.announce(c)
 	// The answer comes after the decision: with it, the other side may rely
 	// on the connection. Where it fails, so does the connection.
 	if err := e.writeHello(st); err != nil {
@@ -170,6 +187,49 @@ func (e *Endpoint) welcome(ctx context.Context, qc *quicgo.Conn) (*conn, error) 
 	}
 	_ = st.Close()
 	return c, nil
+}
+
+// mirror ends a connection of somebody with this site's own identity: this site
+// itself, or a twin.
+func (e *Endpoint) mirror(qc *quicgo.Conn, h hello) error {
+	if h.Instance == e.instance {
+		_ = qc.CloseWithError(connSelf, errSelf.Error())
+		return errSelf
+	}
+	_ = qc.CloseWithError(connTwin, errTwin.Error())
+	e.twin(e.id.Site, qc.RemoteAddr())
+	return errTwin
+}
+
+// install puts a connection to use, or ends it and says why.
+func (e *Endpoint) install(c *conn) error {
+	err := c.peer.install(c)
+	switch {
+	case errors.Is(err, errTwin):
+		_ = c.qc.CloseWithError(connTwin, err.Error())
+		e.twin(c.peer.site, c.qc.RemoteAddr())
+	case err != nil:
+		_ = c.qc.CloseWithError(connDuplicate, err.Error())
+	default:
+		e.announce(c)
+	}
+	return err
+}
+
+// twin tells that a site runs twice.
+func (e *Endpoint) twin(site Site, at net.Addr) {
+	if e.cfg.Twin != nil {
+		e.cfg.Twin(site, at)
+	}
+}
+
+// noteTwin looks whether the other side ended a connection because this site
+// runs twice.
+func (e *Endpoint) noteTwin(err error, at net.Addr) {
+	var app *quicgo.ApplicationError
+	if errors.As(err, &app) && app.Remote && app.ErrorCode == connTwin {
+		e.twin(e.id.Site, at)
+	}
 }
 
 // refuse ends a connection that must not be, and returns why.
@@ -218,48 +278,12 @@ func (e *Endpoint) announce(c *conn) {
 }
 
 func (e *Endpoint) notify(p *peer) {
-	if e.cfg.Peer == nil {
-		return
+	if e.cfg.Peer != nil {
+		p.notify(e.cfg.Peer)
 	}
-	p.notify(e.cfg.Peer)
-}
-
-// dial connects to the peer at addr, the try-th of its addresses, and has the
-// connection served.
-func (e *Endpoint) dial(ctx context.Context, p *peer, addr string, try int) error {
-	ctx2, cancel := context.WithTimeout(ctx, 2*helloTimeout)
-	defer cancel()
-	udp, err := resolve(ctx2, addr, try)
-	if err != nil {
-		return err
+	if e.cfg.Changed != nil {
+		e.cfg.Changed()
 	}
-	qc, err := e.transport.Dial(ctx2, udp, e.tls, quicConfig())
-	if err != nil {
-		return fmt.Errorf("dial %s: %w", udp, explain(err))
-	}
-	site, err := verify(qc.ConnectionState().TLS.PeerCertificates, e.id.CA)
-	if err == nil && site != p.site {
-		err = fmt.Errorf("at %s answers %s, not %s", udp, site, p.site)
-	}
-	if err != nil {
-		return refuse(qc, err)
-	}
-	if p.wanted() == "" { // the peer was faster
-		_ = qc.CloseWithError(connDuplicate, errDuplicate.Error())
-		return nil
-	}
-	h, err := e.sayHello(ctx2, qc)
-	if err != nil {
-		return refuse(qc, explain(err))
-	}
-	c := e.newConn(p, qc, true, h)
-	if !p.install(c) {
-		_ = qc.CloseWithError(connDuplicate, errDuplicate.Error())
-		return nil
-	}
-	e.announce(c)
-	e.wg.Go(func() { c.serve(ctx) })
-	return nil
 }
 
 // Connected returns the voters that register messages can go out to now.

@@ -43,7 +43,8 @@ type PeerStatus struct {
 
 	// Of the connection; zero without one.
 	Remote    string
-	Dialled   bool // by this site
+	Observed  string // where the peer sees this site, IP:PORT, "" where it did not say
+	Dialled   bool   // by this site
 	Boot      uint64
 	RTT       time.Duration // smoothed
 	MinRTT    time.Duration
@@ -100,6 +101,7 @@ func (p *peer) status() PeerStatus {
 		q := c.qc.ConnectionStats()
 		s.Connected, s.Register, s.Dialled, s.Boot = true, c.register, c.dialled, c.boot
 		s.Remote, s.Heard = c.qc.RemoteAddr().String(), time.Unix(0, c.heard.Load())
+		s.Observed = c.observed
 		s.RTT, s.MinRTT = q.SmoothedRTT, q.MinRTT
 		s.BytesSent, s.BytesRead, s.Lost = q.BytesSent, q.BytesReceived, q.PacketsLost
 	}

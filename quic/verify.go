@@ -57,8 +57,9 @@ func verify(chain []*x509.Certificate, ca *x509.Certificate) (Site, error) {
 
 // tlsConfig returns what both directions of connecting share. refused is told
 // of incoming connections whose certificate is refused, which nobody else
-// hears of.
-func tlsConfig(id *Identity, refused func(from net.Addr, err error)) *tls.Config {
+// hears of. With join, those are let in too who have no certificate and ask for
+// nothing but JoinALPN.
+func tlsConfig(id *Identity, join bool, refused func(from net.Addr, err error)) *tls.Config {
 	base := &tls.Config{
 		MinVersion:             tls.VersionTLS13,
 		NextProtos:             []string{ALPN},
@@ -72,6 +73,9 @@ func tlsConfig(id *Identity, refused func(from net.Addr, err error)) *tls.Config
 		},
 	}
 	base.GetConfigForClient = func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
+		if join && len(hello.SupportedProtos) == 1 && hello.SupportedProtos[0] == JoinALPN {
+			return joinServer(id), nil
+		}
 		c := base.Clone()
 		c.GetConfigForClient = nil
 		from := hello.Conn.RemoteAddr()

@@ -27,6 +27,8 @@ type world struct {
 	ca     *Authority
 	ids    []*Identity
 
+	strangers int // that have dialled somebody
+
 	mu  sync.Mutex
 	cut func(from, to string) bool // by IP; nil cuts nothing
 }
