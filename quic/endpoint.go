@@ -171,8 +171,8 @@ const (
 func quicConfig() *quicgo.Config {
 	return &quicgo.Config{
 		HandshakeIdleTimeout:           helloTimeout,
-		MaxIdleTimeout:                 30 * time.Second,
-		KeepAlivePeriod:                10 * time.Second, // NAT forgets from 30 s on
+		MaxIdleTimeout:                 15 * time.Second, // after so long a killed process is noticed
+		KeepAlivePeriod:                5 * time.Second,  // NAT forgets from 30 s on; two may be lost
 		InitialPacketSize:              1200,             // what every path must carry; probes find more
 		InitialStreamReceiveWindow:     streamWindow,
 		MaxStreamReceiveWindow:         maxBatch + 1,
