@@ -246,7 +246,7 @@ func (e *encoder) pending(r *Replica, p *pending) {
 	e.tag(p.spec)
 	e.num(uint64(p.had), p.maxTS)
 	e.seq(r, p.seq)
-	e.flag(p.saved)
+	e.flag(p.saved, p.alone)
 	e.tag(p.floor)
 	for _, op := range p.ops {
 		e.num(uint64(op))

@@ -1,5 +1,7 @@
 package register
 
+import "slices"
+
 // gate is the outbox: it keeps "durable before said" (PROTOCOL.md section 6).
 // What rests on a record that is not yet durable waits here, so that nobody
 // outside the replica can say it too early: they do not have it.
@@ -13,6 +15,7 @@ type gate struct {
 	dirty   []*register // to be saved as next
 	flying  []*register // being saved
 	marks   []*register // to be marked along with the next save
+	marking []*register // being marked
 	waiting []held      // rests on next
 	held    []held      // rests on saving
 
@@ -89,6 +92,8 @@ func (r *Replica) Saved(seq Seq) {
 	}
 	clear(flying)
 	clear(held)
+	clear(r.marking)
+	r.marking = r.marking[:0]
 	r.flying, r.held = flying[:0], held[:0]
 }
 
@@ -100,11 +105,16 @@ func (r *Replica) SaveFailed(seq Seq) {
 	must(seq == r.saving && seq != 0, "SaveFailed answers the save under way")
 	r.saving, r.stalled = 0, true
 	r.waiting = append(r.held, r.waiting...)
+	r.thin()
 	flying := r.flying
 	r.held, r.flying = nil, nil
 	for _, g := range flying {
-		r.touch(g)
+		r.save(g)
 	}
+	for _, g := range r.marking {
+		r.mark(g)
+	}
+	r.marking = r.marking[:0]
 	for _, g := range flying {
 		if g.live == nil || g.live.pending == nil || g.live.pending.seq != seq {
 			continue
@@ -114,11 +124,48 @@ func (r *Replica) SaveFailed(seq Seq) {
 		}
 		r.unissue(g)
 		r.issue(g)
+		r.quieten(g)
 	}
+}
+
+// thin drops of what waits all that others ask for again anyway (messages may be lost at
+// any time), that a newer write has made useless, or that nobody waits for any more. So
+// a disk that stays full does not fill the memory.
+func (r *Replica) thin() {
+	kept := r.waiting[:0]
+	for _, h := range r.waiting {
+		var keep bool
+		switch {
+		case h.msg != nil:
+			k := h.msg.Kind() // a write of its own that has just begun is not soon sent again
+			keep = (k == KindWrite || k == KindCommit) && h.g.live != nil && h.g.live.pending != nil && h.g.live.pending.age < 2
+		case h.result != nil:
+			keep = r.ops[h.result.Op] != nil
+		case h.list != nil:
+			keep = slices.Contains(r.listings, h.list)
+		case h.own != nil:
+			keep = h.g.live != nil && h.g.live.pending == h.own
+		default:
+			keep = h.g.cur.Tag == h.note
+		}
+		if keep {
+			kept = append(kept, h)
+		}
+	}
+	clear(r.waiting[len(kept):])
+	r.waiting = kept
 }
 
 // touch notes that g's durable state has changed.
 func (r *Replica) touch(g *register) {
+	if p := g.live.pending; p != nil {
+		p.alone = false
+	}
+	r.save(g)
+}
+
+// save has the next save include g.
+func (r *Replica) save(g *register) {
 	if g.rest != r.next {
 		g.rest = r.next
 		r.dirty = append(r.dirty, g)
@@ -205,16 +252,34 @@ func (r *Replica) unissue(g *register) {
 	g.live.pending = nil
 	if p.floor.Less(g.floor.Tag) && !g.floor.accepted {
 		r.accept(g, g.floor, false)
+		p.alone = false
 	}
+	var free []held
 	kept := r.waiting[:0]
 	for _, h := range r.waiting {
-		if h.g == g && (h.own == p || speaksOf(h.msg, p.spec)) {
-			continue
+		switch {
+		case h.g == g && (h.own == p || speaksOf(h.msg, p.spec)):
+		case h.g == g && p.alone && !h.isPage():
+			free = append(free, h)
+		default:
+			kept = append(kept, h)
 		}
-		kept = append(kept, h)
 	}
 	clear(r.waiting[len(kept):])
 	r.waiting = kept
+	if p.alone { // what is saved of g is all there is: a disk that stays full does not keep anyone from reading it
+		g.rest = r.saved
+		r.dirty = slices.DeleteFunc(r.dirty, func(d *register) bool { return d == g })
+	}
+	for i := range free {
+		r.release(&free[i])
+	}
+}
+
+// isPage says whether h is a page of keys, which rests on more than one register.
+func (h *held) isPage() bool {
+	_, answer := h.msg.(*MsgAckList)
+	return answer || h.page != nil
 }
 
 func speaksOf(m Message, pending Tag) bool {

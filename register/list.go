@@ -1,6 +1,7 @@
 package register
 
 import (
+	"iter"
 	"slices"
 	"strings"
 )
@@ -33,9 +34,11 @@ type page struct {
 	next    string
 }
 
-// List begins a linearizable listing of up to limit keys (1 to MaxPage) that begin with
-// prefix and are above after, for the local client op. Deleted keys are left out. Its
-// Result has the Entries and, if not all were looked at, Next: the key to go on after.
+// List begins a linearizable listing for the local client op: of the keys that
+// begin with prefix and are above after, the next limit of them (1 to MaxPage;
+// more where voters hold different ones, up to limit from each of a read
+// quorum). Deleted keys are left out. Its Result has the Entries and, if not
+// all were looked at, Next: the key to go on after.
 func (r *Replica) List(op Op, prefix, after string, limit int) {
 	l := &listing{op: op, id: r.nextRound(), prefix: prefix, after: after, limit: max(1, min(limit, MaxPage)), trips: min(1, r.n-1)}
 	r.listings = append(r.listings, l)
@@ -50,13 +53,18 @@ func (r *Replica) startLists() {
 		}
 		l.handed = true
 		r.sendList(l, r.others)
-		own, last := r.page(l.prefix, l.after, l.limit)
-		own.voter = r.self
-		if last == nil {
-			r.gotPage(l, own)
-		} else {
-			r.after(last, held{list: l, page: &own})
-		}
+		r.ownPage(l)
+	}
+}
+
+// ownPage counts this voter's own page, once all that it shows is durable.
+func (r *Replica) ownPage(l *listing) {
+	own, last := r.page(l.prefix, l.after, l.limit)
+	own.voter = r.self
+	if last == nil {
+		r.gotPage(l, own)
+	} else {
+		r.after(last, held{list: l, page: &own})
 	}
 }
 
@@ -70,17 +78,7 @@ func (r *Replica) sendList(l *listing, to Set) {
 // the longest; nil where it rests on nothing.
 func (r *Replica) page(prefix, after string, limit int) (p page, last *register) {
 	bytes := 0
-	from := after
-	if from < prefix {
-		from = prefix
-		if g := r.regs[prefix]; g != nil { // the prefix itself is a key: after would skip it
-			p.entries, last = append(p.entries, g.entry()), g
-		}
-	}
-	for g := range r.index.after(from) {
-		if !strings.HasPrefix(g.key, prefix) {
-			break
-		}
+	for g := range r.under(prefix, after) {
 		if len(p.entries) == limit || bytes > maxPageBytes {
 			p.next = p.entries[len(p.entries)-1].Key
 			break
@@ -92,6 +90,42 @@ func (r *Replica) page(prefix, after string, limit int) (p page, last *register)
 		}
 	}
 	return p, last
+}
+
+// under yields the registers whose keys begin with prefix and are above after, in order.
+func (r *Replica) under(prefix, after string) iter.Seq[*register] {
+	return func(yield func(*register) bool) {
+		if after < prefix {
+			after = prefix
+			if g := r.regs[prefix]; g != nil && !yield(g) { // a key itself, which what is above it leaves out
+				return
+			}
+		}
+		for g := range r.index.after(after) {
+			if !strings.HasPrefix(g.key, prefix) || !yield(g) {
+				return
+			}
+		}
+	}
+}
+
+// PeekList returns the keys that begin with prefix and are above after, each
+// as Peek shows it, without asking anybody; Aside is Peek's Newer. Of deleted
+// keys there is nothing, but they count towards limit (1 to MaxPage), so that a page
+// has an end. If not all were looked at, next is the key to go on after.
+func (r *Replica) PeekList(prefix, after string, limit int) (entries []Entry, next string) {
+	limit = max(1, min(limit, MaxPage))
+	seen, bytes := 0, 0
+	for g := range r.under(prefix, after) {
+		if seen == limit || bytes > maxPageBytes {
+			return entries, after
+		}
+		seen, bytes, after = seen+1, bytes+len(g.key), g.key
+		if l := r.Peek(g.key); l.Found {
+			entries = append(entries, Entry{Key: g.key, Tag: l.Tag, Size: len(l.Value), Aside: l.Newer})
+		}
+	}
+	return entries, ""
 }
 
 // entry is what this voter shows of g.
@@ -203,12 +237,13 @@ func (r *Replica) endList(l *listing) {
 	r.results = append(r.results, Result{Op: l.op, Entries: entries, Next: l.next, RoundTrips: l.trips})
 }
 
-// tickLists asks again those that have not answered.
+// tickLists asks again those that have not answered, this voter among them.
 func (r *Replica) tickLists() {
-	for _, l := range r.listings {
-		if l.age++; !due(l.age) || len(l.pages) >= r.readQuorum {
+	for _, l := range slices.Clone(r.listings) {
+		if l.age++; !l.handed || !due(l.age) || len(l.pages) >= r.readQuorum {
 			continue
 		}
+		r.ownPage(l) // the one before may wait for what cannot be saved
 		to := r.others
 		for _, p := range l.pages {
 			to = to.Without(p.voter)

@@ -113,6 +113,55 @@ func TestDropList(t *testing.T) {
 	}
 }
 
+// PeekList shows what is settled here, as Peek does, and asks nobody.
+func TestPeekList(t *testing.T) {
+	tr := newTrio(t)
+	var want []string
+	for i := range 25 {
+		key := fmt.Sprintf("app/%02d", i)
+		tr.set(2, key, []byte("v"))
+		if i%5 == 0 {
+			tr.settle()
+			tr.op++
+			tr.sites[2].Set(tr.op, key, nil, true)
+		} else {
+			want = append(want, key)
+		}
+	}
+	tr.set(1, "app", []byte("itself"))
+	tr.set(1, "apq", nil)
+	tr.settle()
+	tr.down = 3
+	tr.set(1, "app/unheard", nil) // voter 3 never heard of it
+	tr.settle()
+	r := tr.sites[3]
+	for _, limit := range []int{1, 7, MaxPage} {
+		var got []string
+		for after, more := "", true; more; more = after != "" {
+			entries, next := r.PeekList("app/", after, limit)
+			if len(entries) > limit || next != "" && next <= after {
+				t.Fatalf("pages of %d: %d keys, from %q to %q", limit, len(entries), after, next)
+			}
+			for _, e := range entries {
+				if l := r.Peek(e.Key); e.Tag != l.Tag || e.Size != len(l.Value) || !l.Found {
+					t.Errorf("%+v, Peek shows %+v", e, l)
+				}
+				got = append(got, e.Key)
+			}
+			after = next
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("pages of %d: %v", limit, got)
+		}
+	}
+	if entries, _ := r.PeekList("app", "", 1); len(entries) != 1 || entries[0].Key != "app" || entries[0].Size != 6 {
+		t.Errorf("the prefix itself is a key: %+v", entries)
+	}
+	if entries, next := r.PeekList("app", "app", 1); len(entries) != 0 || next != "app/00" {
+		t.Errorf("after it, a deleted key: %+v, %q", entries, next)
+	}
+}
+
 func TestPagesAreChecked(t *testing.T) {
 	entry := func(keys ...string) (out []Entry) {
 		for _, k := range keys {

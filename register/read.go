@@ -108,7 +108,18 @@ func (r *Replica) relay(g *register, d *round) {
 		d.trips++
 	}
 	d.relayed = g.floor.Tag
-	r.tell(r.others, &MsgForward{Key: g.key, Round: d.id, Write: g.floor.Write})
+	r.forward(g, d, g.floor, r.others)
+}
+
+// forward sends FORWARD. It rests on nothing, unless the write is one of this voter's own
+// (abandoned): that may not be saved yet, and an owner must not forget what it has said.
+func (r *Replica) forward(g *register, d *round, w *version, to Set) {
+	m := &MsgForward{Key: g.key, Round: d.id, Write: w.Write}
+	if w.Tag.Owner == r.self {
+		r.say(g, to, m)
+	} else {
+		r.tell(to, m)
+	}
 }
 
 // sendRound sends what is unfinished of d again.
@@ -118,7 +129,7 @@ func (r *Replica) sendRound(g *register, d *round, to Set) {
 	}
 	r.tell(to, &MsgRead{Key: g.key, Round: d.id})
 	if w := g.atHand(d.relayed); w != nil && !d.relayed.IsZero() {
-		r.tell(to, &MsgForward{Key: g.key, Round: d.id, Write: w.Write})
+		r.forward(g, d, w, to)
 	}
 }
 

@@ -129,6 +129,7 @@ func (r *Replica) records() []Record {
 	for _, g := range r.marks {
 		g.marked = false
 		if g.rest != r.next && g.settled() && g.cur != r.zero {
+			r.marking = append(r.marking, g)
 			records = append(records, Record{
 				Key:      g.key,
 				Mark:     g.cur.Tag,

@@ -156,3 +156,54 @@ func TestTagText(t *testing.T) {
 		}
 	}
 }
+
+// A mark that could not be saved is saved later: a voter that starts alone is
+// to show what it knew.
+func TestMarksAreSavedAgain(t *testing.T) {
+	r, err := New(Config{Self: 1, Voters: []Voter{1}, Boot: 1}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Set(1, "k", []byte("v"), false)
+	r.Saved(r.Ready().Seq) // the pending write
+	r.Saved(r.Ready().Seq) // its being complete
+	r.Tick()
+	rd := r.Ready()
+	if len(rd.Records) != 1 || !rd.Records[0].IsMark() {
+		t.Fatalf("%+v: want a mark", rd.Records)
+	}
+	r.SaveFailed(rd.Seq)
+	r.Tick()
+	if again := r.Ready(); len(again.Records) != 1 || !again.Records[0].IsMark() || !again.Records[0].Readable {
+		t.Errorf("%+v: want the mark again", again.Records)
+	}
+}
+
+// A disk that stays full does not fill the memory: what waits for it is bounded by
+// the keys, however much others say and ask meanwhile.
+func TestFullDiskIsBounded(t *testing.T) {
+	r, err := New(Config{Self: 1, Voters: []Voter{1, 2, 3}, Boot: 1}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range uint64(1000) {
+		tag := Tag{TS: 1 + i, Owner: 2}
+		for _, m := range []Message{
+			&MsgWrite{Key: "k", Write: Write{Tag: tag, Value: []byte("v")}},
+			&MsgRead{Key: "k", Round: Round{Boot: 1, Count: 1 + i}},
+			&MsgList{Round: Round{Boot: 2, Count: 1 + i}, Limit: 10},
+		} {
+			if err := r.Step(2, m); err != nil {
+				t.Fatal(err)
+			}
+		}
+		r.Get(Op(1+i), "k")
+		r.Tick()
+		rd := r.Ready()
+		r.SaveFailed(rd.Seq)
+		r.Drop(Op(1 + i))
+		if len(r.waiting) > 10 {
+			t.Fatalf("after %d failed saves %d effects wait", i+1, len(r.waiting))
+		}
+	}
+}

@@ -70,6 +70,7 @@ type pending struct {
 	maxTS uint64
 	seq   Seq  // the record that it is first saved in
 	saved bool // and that record is durable
+	alone bool // nothing else of the register has changed since all of it was durable
 	floor Tag  // when it was issued
 	age   int  // ticks since the phase began
 }

@@ -43,9 +43,10 @@ func (r *Replica) issue(g *register) {
 		ops:   ops,
 		seq:   r.next,
 		floor: g.floor.Tag,
+		alone: r.durable(g),
 	}
-	l.pending = p
 	r.touch(g)
+	l.pending = p
 	r.sendPending(g, r.others)
 	r.after(g, held{own: p})
 }
@@ -192,14 +193,16 @@ func (r *Replica) complete(g *register, trips int) {
 	r.checkReads(g)
 }
 
-// abandon gives up a write of phase 1: it becomes as anyone's, never retagged.
+// abandon gives up the pending write as a crash would: one of phase 1 becomes as
+// anyone's, never retagged; one of phase 2 is decided and is accepted here too, since
+// with no more than a read quorum up its readers need this voter to hold it.
 func (r *Replica) abandon(g *register) {
 	p := g.live.pending
-	g.live.pending = nil
-	g.orphanTS = max(g.orphanTS, p.spec.TS)
+	g.orphanTS = max(g.orphanTS, p.write.Tag.TS)
 	r.touch(g)
+	r.sendPending(g, r.others) // once more
+	g.live.pending = nil
 	r.learn(g, p.write)
-	r.say(g, r.others, &MsgWrite{Key: g.key, Write: p.write})
 	r.issue(g)
 	r.checkReads(g)
 }
@@ -246,7 +249,7 @@ func (r *Replica) dropPending(g *register, op Op) (sent bool) {
 	}
 	p.ops = slices.DeleteFunc(p.ops, func(o Op) bool { return o == op })
 	switch {
-	case len(p.ops) > 0 || p.phase2():
+	case len(p.ops) > 0:
 	case p.seq == r.next: // not even handed out to be saved
 		r.unissue(g)
 		r.issue(g)

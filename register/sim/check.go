@@ -17,12 +17,19 @@ import (
 //     one tag only, the one that its result gives where there is a result;
 //   - what is read was written before, at the voter that owns the version, by
 //     a write that nobody was told never happened;
-//   - writes of one version were coalesced: at one voter, all at once.
+//   - writes of one version were coalesced: at one voter, all at once;
+//   - a page of keys has all this for each key that it covers.
 //
 // Any history with these properties is linearizable, in the order of its
 // versions. It returns nil, or what is wrong first.
 func (h History) Check() error {
+	if err := h.checkPages(); err != nil {
+		return err
+	}
 	for _, ops := range h.byKey() {
+		if err := ops.placeAbsences(); err != nil {
+			return err
+		}
 		if err := checkOrder(ops); err != nil {
 			return err
 		}
@@ -32,19 +39,35 @@ func (h History) Check() error {
 		if err := checkReads(ops); err != nil {
 			return err
 		}
+		if err := ops.checkShown(); err != nil {
+			return err
+		}
 	}
 	return nil
 }
 
-// byKey returns the operations of each key, in their order.
+// byKey returns the operations of each key, in their order, with what pages
+// say of it.
 func (h History) byKey() []History {
 	var keys []string
 	byKey := map[string]History{}
 	for _, o := range h {
-		if byKey[o.Key] == nil {
+		if o.Kind != List && byKey[o.Key] == nil {
 			keys = append(keys, o.Key)
+			byKey[o.Key] = History{}
 		}
-		byKey[o.Key] = append(byKey[o.Key], o)
+	}
+	for _, o := range h {
+		switch {
+		case o.Kind != List:
+			byKey[o.Key] = append(byKey[o.Key], o)
+		case o.Fate == Done:
+			for _, k := range keys {
+				if g := o.reads(k); g != nil {
+					byKey[k] = append(byKey[k], g)
+				}
+			}
+		}
 	}
 	out := make([]History, len(keys))
 	for i, k := range keys {
@@ -53,12 +76,14 @@ func (h History) byKey() []History {
 	return out
 }
 
-// checkOrder holds versions against real time.
-func checkOrder(ops History) error {
-	type moment struct {
-		at int64
-		op *Operation
-	}
+// moment is the begin or the end of an operation that is Done.
+type moment struct {
+	at int64
+	op *Operation
+}
+
+// moments returns those of ops, in order.
+func (ops History) moments() []moment {
 	var moments []moment
 	for _, o := range ops {
 		if o.Fate == Done {
@@ -66,9 +91,14 @@ func checkOrder(ops History) error {
 		}
 	}
 	slices.SortFunc(moments, func(a, b moment) int { return cmp.Compare(a.at, b.at) })
+	return moments
+}
+
+// checkOrder holds versions against real time.
+func checkOrder(ops History) error {
 	var newest *Operation // of the complete ones, by version
 	before := map[*Operation]*Operation{}
-	for _, m := range moments {
+	for _, m := range ops.moments() {
 		o := m.op
 		if m.at == o.Call {
 			before[o] = newest
@@ -118,7 +148,7 @@ func checkReads(ops History) error {
 	reads := map[register.Tag]*Operation{}
 	shown := map[string]*Operation{}
 	for _, o := range ops {
-		if o.Kind != Get || o.Fate != Done {
+		if o.Kind != Get || o.Fate != Done || o.page {
 			continue
 		}
 		if p := reads[o.Tag]; p != nil && (p.Found != o.Found || p.Value != o.Value) {

@@ -8,7 +8,7 @@ import (
 )
 
 // history makes a history from lines "voter begin-end kind value tag", such as
-// "1 1-4 set x 5.1". A value of - is none, an end of ? an unknown outcome, of !
+// "1 1-4 set x 5.1"; a list with a tag shows the one key, with a value of that size. A value of - is none, an end of ? an unknown outcome, of !
 // one that never happened.
 func history(t *testing.T, text string) History {
 	t.Helper()
@@ -18,7 +18,7 @@ func history(t *testing.T, text string) History {
 		begin, end, _ := strings.Cut(f[1], "-")
 		o := &Operation{
 			ID: register.Op(len(h) + 1), Voter: register.Voter(number(t, f[0])), Key: "k",
-			Kind: map[string]Kind{"get": Get, "set": Set, "del": Delete}[f[2]],
+			Kind: map[string]Kind{"get": Get, "set": Set, "del": Delete, "list": List}[f[2]],
 			Call: int64(number(t, begin)), Fate: Done,
 		}
 		switch end {
@@ -32,12 +32,18 @@ func history(t *testing.T, text string) History {
 		if f[3] != "-" {
 			o.Value, o.Found = f[3], o.Kind == Get
 		}
+		if o.Kind == List {
+			o.Key, o.Value, o.Page = "", "", &Page{Limit: 1}
+		}
 		if len(f) > 4 {
 			tag, err := register.ParseTag(f[4])
 			if err != nil {
 				t.Fatal(err)
 			}
 			o.Tag = tag
+			if o.Kind == List {
+				o.Page.Entries = []register.Entry{{Key: "k", Tag: tag, Size: len(f[3])}}
+			}
 		}
 		h = append(h, o)
 	}
@@ -108,6 +114,64 @@ var judged = []struct {
 	{"a deletion that nobody made", `
 			1 1-2 set x 1.1
 			3 5-6 get - 2.2`, "nobody can have written", false},
+	{"a page shows a write", `
+			1 1-2 set x 1.1
+			2 3-4 list x 1.1`, "", true},
+	{"a page shows an old write", `
+			1 1-2 set x 1.1
+			1 3-4 set y 2.1
+			2 5-6 list x 1.1
+			2 7-8 get y 2.1`, "out of order", true},
+	{"a page shows what was deleted", `
+			1 1-2 set x 1.1
+			1 3-4 del - 2.1
+			2 5-6 list x 1.1`, "out of order", false},
+	{"a page does not show a write", `
+			1 1-2 set x 1.1
+			2 3-4 list -`, "not shown", false},
+	{"a page does not show a write in progress", `
+			1 1-4 set x 1.1
+			2 2-3 list -
+			2 5-6 list x 1.1`, "", true},
+	{"a page does not show what is being deleted", `
+			1 1-2 set x 1.1
+			1 3-6 del - 2.1
+			2 4-5 list -
+			2 7-8 list -`, "", true},
+	{"a page does not show what one before it showed", `
+			1 1-2 set x 1.1
+			1 3-10 del - 2.1
+			2 4-5 list -
+			2 6-7 list x 1.1`, "out of order", false},
+	{"a page does not show what is deleted later", `
+			1 1-2 set x 1.1
+			2 3-4 list -
+			1 5-6 del - 2.1`, "not shown", false},
+	{"a page sees a deletion of unknown outcome", `
+			1 1-2 set x 1.1
+			3 3-? del -
+			2 4-5 list -
+			2 6-7 get x 1.1`, "", false},
+	{"a page sees one that others see as well", `
+			1 1-2 set x 1.1
+			3 3-? del -
+			2 4-5 get x 1.1
+			2 6-7 list -
+			2 8-9 get - 2.3`, "", true},
+	{"a page sees one before another read does not", `
+			1 1-2 set x 1.1
+			3 3-? del -
+			2 4-5 list -
+			2 6-7 get x 1.1
+			2 8-9 get - 2.3`, "out of order", false},
+	{"a page shows a value of another size", `
+			1 1-2 set xyz 1.1
+			2 3-4 list x 1.1`, "nobody can have written", true},
+	{"a page shows a version that reads as another", `
+			1 1-? set xyz
+			1 2-? set x
+			2 3-4 list x 1.1
+			2 5-6 get xyz 1.1`, "one version, two values", true},
 }
 
 func TestJudges(t *testing.T) {

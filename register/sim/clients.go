@@ -27,6 +27,10 @@ func (w *world) arrive() {
 // begin lets a client at v begin an operation of its choice.
 func (w *world) begin(v *voter) {
 	w.arrived++
+	if w.cfg.Lists > 0 && w.rng.Float64() < w.cfg.Lists {
+		w.beginList(v)
+		return
+	}
 	key := w.keys[w.rng.IntN(len(w.keys))]
 	sets := w.rng.Float64() < w.cfg.Sets && v.pos < w.cfg.Writers
 	o := &Operation{Voter: v.id, Key: key, Kind: Get}
@@ -40,6 +44,11 @@ func (w *world) begin(v *voter) {
 		}
 	}
 	w.invoke(v, o)
+	w.losePatience(v, o)
+}
+
+// losePatience lets the client of o give it up after a while, or not.
+func (w *world) losePatience(v *voter, o *Operation) {
 	if w.rng.Float64() < w.cfg.GiveUp {
 		w.line.after(w.exp(w.cfg.Patience), func() { w.giveUp(v, o) })
 	}
@@ -52,7 +61,7 @@ func (w *world) invoke(v *voter, o *Operation) {
 	w.clock++
 	o.Call = w.clock
 	_, write, _ := w.cfg.quorums()
-	if o.Kind != Get && w.cfg.Gate && w.net.connected(v.pos) < write-1 {
+	if o.writes() && w.cfg.Gate && w.net.connected(v.pos) < write-1 {
 		v.gate = append(v.gate, o)
 		return
 	}
@@ -64,12 +73,15 @@ func (v *voter) hand(o *Operation) {
 	v.live[o.ID] = o
 	v.w.log(traceInvoke, uint64(o.ID), func() string { return v.name() + " begins " + o.String() })
 	v.input(func() {
-		if o.Kind == Get {
+		switch o.Kind {
+		case List:
+			v.core.List(o.ID, o.Page.Prefix, o.Page.After, o.Page.Limit)
+		case Get:
 			turn, again := v.gets[o.Key]
 			v.w.outcome.Marks.hit(MarkSharedRound, again && turn == v.turns)
 			v.gets[o.Key] = v.turns
 			v.core.Get(o.ID, o.Key)
-		} else {
+		default:
 			v.core.Set(o.ID, o.Key, []byte(o.Value), o.Kind == Delete)
 		}
 	})
@@ -104,7 +116,7 @@ func (w *world) giveUp(v *voter, o *Operation) {
 	v.input(func() { sent = v.core.Drop(o.ID) })
 	w.log(traceDrop, uint64(o.ID), func() string { return fmt.Sprintf("%s drops %v: sent %v", v.name(), o, sent) })
 	switch {
-	case o.Kind == Get && sent:
+	case !o.writes() && sent:
 		w.fail("Drop of a read says that it was sent: %v", o)
 	case sent:
 		o.Fate = Unknown
@@ -112,7 +124,8 @@ func (w *world) giveUp(v *voter, o *Operation) {
 		w.outcome.Marks.hit(MarkAbandoned, true)
 	default:
 		o.Fate = Never
-		w.outcome.Marks.hit(MarkDroppedUnsent, o.Kind != Get)
+		w.outcome.Marks.hit(MarkDroppedUnsent, o.writes())
+		w.outcome.Marks.hit(MarkListDropped, o.Kind == List)
 	}
 }
 
@@ -131,12 +144,15 @@ func (v *voter) report(r register.Result) {
 	if o.Kind == Get {
 		o.Value = string(r.Value)
 	}
-	w.log(traceReturn, uint64(digest(o.ID).tag(r.Tag).text(string(r.Value))), func() string { return v.name() + " ends " + o.String() })
+	if o.Kind == List {
+		o.Page.Entries, o.Page.Next = r.Entries, r.Next
+	}
+	w.log(traceReturn, uint64(digest(o.ID).tag(r.Tag).text(string(r.Value)).entries(r.Entries).text(r.Next)), func() string { return v.name() + " ends " + o.String() })
 	if r.Err != nil {
 		w.refused(v, o, r.Err)
 		return
 	}
-	if o.Kind != Get {
+	if o.writes() {
 		w.outcome.Marks.hit(MarkCoalesced, w.watch.written[version{o.Key, o.Tag}])
 		w.watch.written[version{o.Key, o.Tag}] = true
 	}
@@ -144,13 +160,16 @@ func (v *voter) report(r register.Result) {
 	if !w.cfg.unwatched {
 		w.watch.completed(v, o)
 	}
+	if o.Kind == List {
+		w.listed(v, o)
+	}
 }
 
 // refused takes the result of a write that never happened.
 func (w *world) refused(v *voter, o *Operation, err error) {
 	o.Fate = Never
 	w.outcome.Marks.hit(MarkNotSaved, errors.Is(err, register.ErrNotSaved))
-	if o.Kind == Get || !errors.Is(err, register.ErrNotSaved) {
+	if !o.writes() || !errors.Is(err, register.ErrNotSaved) {
 		w.fail("%s ends %v with the error: %v", v.name(), o, err)
 	}
 }
@@ -159,6 +178,12 @@ func (w *world) refused(v *voter, o *Operation, err error) {
 func (w *world) count(o *Operation) {
 	s, fast := &w.outcome.Stats, o.RoundTrips <= 1
 	switch {
+	case o.Kind == List && fast:
+		s.FastLists++
+		w.outcome.Marks.hit(MarkListAgreed, len(o.Page.Entries) > 0)
+	case o.Kind == List:
+		s.SlowLists++
+		w.outcome.Marks.hit(MarkListRead, true)
 	case o.Kind == Get && fast:
 		s.FastReads++
 	case o.Kind == Get:

@@ -21,6 +21,7 @@ type Config struct {
 	Keys    int           // that they are about
 	Sets    float64       // share of the operations that write
 	Deletes float64       // share of those that delete
+	Lists   float64       // share of the operations that list keys
 	Writers int           // voters whose clients write
 	Pace    time.Duration // mean time between two operations of the whole cluster
 	Burst   float64       // chance that an operation comes together with others at the same voter
@@ -39,8 +40,9 @@ type Config struct {
 	Cuts        int           // cuts, one-way ones too, that nobody notices
 	Outage      time.Duration // mean time that each of those lasts
 
-	Crashes int
-	Restart time.Duration // mean time until a crashed voter starts again; 0: not before all is healed
+	Crashes   int
+	Blackouts int           // times that all voters crash at once
+	Restart   time.Duration // mean time until a crashed voter starts again; 0: not before all is healed
 
 	Turn      time.Duration // longest time that inputs gather before Drive is called
 	SaveTime  time.Duration // typical time that a save takes
@@ -52,6 +54,7 @@ type Config struct {
 	TickEvery  time.Duration
 
 	QuorumFirst bool // heal no more than a quorum at first, and demand that it gets on
+	ReadsOnly   bool // heal no more than a read quorum then, and demand that reads end
 	PowerCut    bool // when all is over, all voters crash at once and start again
 
 	unwatched bool // judge by histories alone, not by what is said
@@ -132,6 +135,9 @@ func Draw(seed uint64) Config {
 	c.TickEvery = c.Unit * time.Duration([]int{20, 100, 1000}[r.IntN(3)])
 	c.QuorumFirst = r.IntN(2) == 0
 	c.PowerCut = r.IntN(6) == 0
+	drawLists(r, &c)
+	c.Blackouts = sometimes(0.05, 3)
+	c.ReadsOnly = r.IntN(3) == 0
 	return c
 }
 
@@ -139,6 +145,20 @@ func Draw(seed uint64) Config {
 func drawVoters(r *rand.Rand) int {
 	sizes := [...]int{1, 2, 3, 3, 3, 3, 3, 3, 4, 5, 5, 5, 5, 5, 6, 7, 7, 3, 5, register.MaxVoters}
 	return sizes[r.IntN(len(sizes))]
+}
+
+// drawLists lets a run in three have listings, and then more keys: some go
+// unheard of at some voters, and pages have borders.
+func drawLists(r *rand.Rand, c *Config) {
+	if r.IntN(3) > 0 {
+		return
+	}
+	c.Lists = 0.1 + 0.5*r.Float64()
+	c.Keys = 2 + r.IntN(11)
+	c.Ops = c.Keys * (3 + r.IntN(10))
+	if r.IntN(2) == 0 {
+		c.Deletes = 0.6 * r.Float64()
+	}
 }
 
 // drawQuorums departs from the usual quorums now and then: majorities are safe

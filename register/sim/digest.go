@@ -45,6 +45,14 @@ func (d digest) write(w register.Write) digest {
 	return d.tag(w.Tag).text(string(w.Value)).bit(w.Deleted).tags(w.Known).bit(w.Decided)
 }
 
+func (d digest) entries(es []register.Entry) digest {
+	d = d.num(uint64(len(es)))
+	for _, e := range es {
+		d = d.text(e.Key).tag(e.Tag).bit(e.Deleted).num(uint64(e.Size)).bit(e.Aside)
+	}
+	return d
+}
+
 func (d digest) message(m register.Message) digest {
 	d = d.num(uint64(m.Kind())).text(m.Register())
 	switch m := m.(type) {
@@ -74,6 +82,10 @@ func (d digest) message(m register.Message) digest {
 		return d
 	case *register.MsgForward:
 		return d.num(m.Round.Boot).num(m.Round.Count).write(m.Write)
+	case *register.MsgList:
+		return d.num(m.Round.Boot).num(m.Round.Count).text(m.Prefix).text(m.After).num(uint64(m.Limit))
+	case *register.MsgAckList:
+		return d.num(m.Round.Boot).num(m.Round.Count).entries(m.Entries).text(m.Next)
 	}
 	panic(fmt.Sprintf("sim: a message of unknown type %T", m))
 }

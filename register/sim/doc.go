@@ -15,6 +15,8 @@
 // voters must come to rest; and reads everywhere must agree. Then the
 // histories are judged, long ones by their versions (Check), short ones by a
 // search for an order of them that a register could have taken (Linearizable).
+// A page of keys is judged as many reads, one of each key that it covers, shown
+// or not: for this there are worlds of a dozen keys, most of them unheard of somewhere.
 //
 // The world also watches what is said: messages and records do not change once
 // they are handed out, a tag means one value and one `known` for ever, and no

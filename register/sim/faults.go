@@ -18,6 +18,7 @@ func (w *world) planFaults(span time.Duration) {
 		}
 	}
 	plan(c.Crashes, w.crashOne)
+	plan(c.Blackouts, w.blackout)
 	plan(c.FullDisks, w.fillDisk)
 	plan(c.ClockJumps, func() { w.voters[w.rng.IntN(c.Voters)].setClock(w.rng) })
 	if c.Voters > 1 {
@@ -46,8 +47,22 @@ func (w *world) crashOne() {
 		v.crash()
 		return
 	}
+	w.crashFor(v, w.exp(w.cfg.Restart))
+}
+
+// blackout crashes all voters. They start again one by one.
+func (w *world) blackout() {
+	for _, v := range w.voters {
+		if v.core != nil {
+			w.crashFor(v, w.exp(w.cfg.Restart))
+		}
+	}
+}
+
+// crashFor crashes v, which starts again after d.
+func (w *world) crashFor(v *voter, d time.Duration) {
 	v.crash()
-	w.line.after(w.exp(w.cfg.Restart), func() {
+	w.line.after(d, func() {
 		if !w.healing && v.core == nil {
 			w.restart(v)
 		}

@@ -38,7 +38,8 @@ func (w *world) quorum() int {
 // healQuorum ends the faults of no more than a quorum of voters, those that
 // are up first, and demands that all of their operations end. A write may have
 // to wait for further voters only where some owner no longer knows of all its
-// own writes: then its client gives up, and reads have to end still.
+// own writes: then its client gives up, and reads have to end still. So it is
+// where there is no more than a read quorum.
 func (w *world) healQuorum() {
 	var chosen, rest []*voter
 	for _, i := range w.rng.Perm(len(w.voters)) {
@@ -49,7 +50,11 @@ func (w *world) healQuorum() {
 		}
 	}
 	chosen = append(chosen, rest...)
-	rest, chosen = chosen[w.quorum():], chosen[:w.quorum()]
+	size, reads := w.quorum(), w.cfg.ReadsOnly
+	if reads {
+		size, _, _ = w.cfg.quorums()
+	}
+	rest, chosen = chosen[size:], chosen[:size]
 	for _, v := range rest {
 		if v.core != nil {
 			v.crash()
@@ -57,13 +62,13 @@ func (w *world) healQuorum() {
 	}
 	w.heal(chosen)
 	_, _, noWait := w.cfg.quorums()
-	if !w.until(w.allEnded) {
-		if noWait && w.orphans == 0 {
+	if reads || !w.until(w.allEnded) {
+		if !reads && noWait && w.orphans == 0 {
 			w.hang("with a quorum up")
 			return
 		}
 		for _, o := range w.history {
-			if o.Fate == Open && o.Kind != Get {
+			if o.Fate == Open && o.writes() {
 				w.giveUp(w.byID[o.Voter], o)
 			}
 		}
@@ -85,6 +90,9 @@ func (w *world) healAll() {
 	}
 	w.settle()
 	w.readEverywhere()
+	if w.cfg.Lists > 0 {
+		w.listEverywhere()
+	}
 	w.settle()
 	for _, v := range w.voters {
 		w.atRest(v)
@@ -163,9 +171,14 @@ func (w *world) final(key string, t register.Tag) {
 	w.finals[key] = t
 }
 
-// settle waits until nothing happens any more.
+// settle waits until nothing happens any more, not of the voters' own accord
+// either: a decided write that a crash kept from being told to anybody is read
+// after two ticks.
 func (w *world) settle() {
-	if !w.until(w.quiet) {
+	rested := w.until(w.quiet)
+	for end := w.line.now + 3*w.cfg.TickEvery; w.line.step(end); {
+	}
+	if !rested || !w.until(w.quiet) {
 		for _, v := range w.voters {
 			if s := v.core.Status(); !resting(s) {
 				w.fail("%s does not come to rest: %+v", v.name(), s)

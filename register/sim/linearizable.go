@@ -5,6 +5,8 @@ import (
 	"math"
 
 	"github.com/anishathalye/porcupine"
+
+	"gus/register"
 )
 
 // Linearizable judges a history by search: is there an order of its operations
@@ -14,6 +16,7 @@ import (
 // are in progress at a time, keys with too many of them are left out.
 func (h History) Linearizable() error {
 	for _, ops := range h.byKey() {
+		ops.recall()
 		search := ops.operations()
 		if len(search) <= maxSearch && atOnce(search) <= maxAtOnce && !porcupine.CheckOperations(registerModel, search) {
 			return fmt.Errorf("the history of key %s is not linearizable", ops[0].Key)
@@ -47,13 +50,18 @@ func atOnce(ops []porcupine.Operation) int {
 // absent is what a register holds before the first write and after a deletion.
 const absent = "absent"
 
+// present is what a page says of a key whose value nobody read: there is one.
+const present = "present"
+
+const endOfTime = math.MaxInt64
+
 // registerModel is a register: the state is what it holds, the input what is
 // written (nil: a read), the output what was read.
 var registerModel = porcupine.Model{
 	Init: func() any { return absent },
 	Step: func(state, input, output any) (bool, any) {
 		if input == nil {
-			return state == output, state
+			return state == output || output == present && state != absent, state
 		}
 		return true, input
 	},
@@ -63,8 +71,12 @@ var registerModel = porcupine.Model{
 // to the end; one that nobody read can be left out, as it fits in there.
 func (ops History) operations() []porcupine.Operation {
 	read := map[string]bool{}
+	shown := map[register.Voter]bool{} // whose writes were shown without their value
 	for _, o := range ops {
-		if o.Kind == Get && o.Fate == Done {
+		switch {
+		case o.Kind == Get && o.Fate == Done && o.page && o.Found:
+			shown[o.Tag.Owner] = true
+		case o.Kind == Get && o.Fate == Done:
 			read[contents(o)] = true
 		}
 	}
@@ -72,10 +84,10 @@ func (ops History) operations() []porcupine.Operation {
 	for _, o := range ops {
 		p := porcupine.Operation{ClientId: int(o.Voter), Call: o.Call, Return: o.Return}
 		switch {
-		case o.Fate == Never, o.Fate != Done && (o.Kind == Get || !read[contents(o)]):
+		case o.Fate == Never, o.Fate != Done && (o.Kind == Get || !read[contents(o)] && !shown[o.Voter]):
 			continue
 		case o.Fate != Done:
-			p.Return = math.MaxInt64
+			p.Return = endOfTime
 		}
 		if o.Kind == Get {
 			p.Output = contents(o)
@@ -91,6 +103,9 @@ func (ops History) operations() []porcupine.Operation {
 func contents(o *Operation) string {
 	if o.Kind == Delete || o.Kind == Get && !o.Found {
 		return absent
+	}
+	if o.page {
+		return present
 	}
 	return "value " + o.Value
 }

@@ -1,6 +1,10 @@
 package sim
 
-import "gus/register"
+import (
+	"slices"
+
+	"gus/register"
+)
 
 // Mark is something that has to happen sometimes: a run of many seeds in which
 // one of them never does is not the test that it looks like.
@@ -36,6 +40,14 @@ const (
 	MarkSlowWrite
 	MarkSlowRead
 	MarkQuorumOnly // ended with no more than a quorum up
+	MarkNextPage   // a listing that went on after its first page
+	MarkListRead   // one that had to read a key
+	MarkListAgreed // one that read off all its keys
+	MarkListUnheard
+	MarkListDropped
+	MarkPageBounded // ACK-LIST with a next
+	MarkPageAside
+	MarkPageDeleted
 	marks
 )
 
@@ -44,7 +56,8 @@ var markNames = [marks]string{
 	"retag", "commit without value", "NEED", "relayed WRITE", "floor shown", "value left out", "FORWARD", "abandoned write",
 	"write dropped unsent", "coalesced writes", "shared round", "failed save", "write not saved", "crash in mid-save",
 	"recovered in phase 1", "recovered in phase 2", "full queue", "reconnection", "write of two rounds", "read of two rounds",
-	"ended with a quorum only",
+	"ended with a quorum only", "next page", "listing with a read", "listing with none", "key listed where it was not heard of",
+	"listing dropped", "page with a next", "page with a floor above cur", "page with a tombstone",
 }
 
 // String says what the mark stands for.
@@ -81,5 +94,9 @@ func (m *Marks) said(msg register.Message) {
 		m.hit(MarkValueLeftOut, x.NoValue)
 	case *register.MsgForward:
 		m.hit(MarkForward, true)
+	case *register.MsgAckList:
+		m.hit(MarkPageBounded, x.Next != "")
+		m.hit(MarkPageAside, slices.ContainsFunc(x.Entries, func(e register.Entry) bool { return e.Aside }))
+		m.hit(MarkPageDeleted, slices.ContainsFunc(x.Entries, func(e register.Entry) bool { return e.Deleted }))
 	}
 }

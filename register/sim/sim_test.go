@@ -23,12 +23,7 @@ func TestSeeds(t *testing.T) {
 	if testing.Short() {
 		s.count = 300
 	}
-	if v := os.Getenv("GUS_FIRST_SEED"); v != "" {
-		s.first = number(t, v)
-	}
-	if v := os.Getenv("GUS_SEEDS"); v != "" {
-		s.count = number(t, v)
-	}
+	s.first, s.count = fromEnv(t, "GUS_FIRST_SEED", s.first), fromEnv(t, "GUS_SEEDS", s.count)
 	if v := os.Getenv("GUS_SIM_TIME"); v != "" {
 		d, err := time.ParseDuration(v)
 		if err != nil {
@@ -122,6 +117,15 @@ func playWithTrace(t *testing.T, seed uint64) {
 	if o := Run(c); o.Err != nil {
 		t.Error(o.Err)
 	}
+}
+
+// fromEnv returns the number in a variable of the environment, or otherwise.
+func fromEnv(t *testing.T, name string, otherwise uint64) uint64 {
+	t.Helper()
+	if v := os.Getenv(name); v != "" {
+		return number(t, v)
+	}
+	return otherwise
 }
 
 func number(t *testing.T, s string) uint64 {

@@ -62,6 +62,10 @@ func describe(m register.Message) string {
 		}
 	case *register.MsgForward:
 		fmt.Fprintf(&b, " %d.%d%s", m.Round.Boot, m.Round.Count, describeWrite(m.Write, false))
+	case *register.MsgList:
+		fmt.Fprintf(&b, "%d.%d %q after %q, up to %d", m.Round.Boot, m.Round.Count, m.Prefix, m.After, m.Limit)
+	case *register.MsgAckList:
+		fmt.Fprintf(&b, "%d.%d %+v next=%q", m.Round.Boot, m.Round.Count, m.Entries, m.Next)
 	}
 	return b.String()
 }

@@ -54,6 +54,11 @@ func (wa *watch) said(v *voter, m register.Message) {
 		}
 	case *register.MsgForward:
 		wa.shows(v, key, m.Write, false)
+		ok = m.Write.Tag.Owner != v.id || !ownTop(v.id, disk).Less(m.Write.Tag)
+	case *register.MsgAckList:
+		for _, e := range m.Entries {
+			ok = ok && !v.disk.Current(e.Key).Cur.Tag.Less(e.Tag)
+		}
 	}
 	if !ok {
 		v.w.fail("%s says what its disk does not hold: %s; on disk: %+v", v.name(), describe(m), disk)
@@ -105,7 +110,7 @@ func ownTop(v register.Voter, r register.Record) register.Tag {
 // completed looks at the result of an operation at v: a write is on its own
 // disk by then.
 func (wa *watch) completed(v *voter, o *Operation) {
-	if o.Kind != Get && ownTop(v.id, v.disk.Current(o.Key)).Less(o.Tag) {
+	if o.writes() && ownTop(v.id, v.disk.Current(o.Key)).Less(o.Tag) {
 		v.w.fail("a result before it is durable: %v", o)
 	}
 }

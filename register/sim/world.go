@@ -46,6 +46,7 @@ type Outcome struct {
 type Stats struct {
 	Operations                                   int // judged
 	FastWrites, SlowWrites, FastReads, SlowReads int // by whether one message round was enough
+	FastLists, SlowLists                         int // pages, likewise
 	Messages, Lost, Saves                        int
 	Crashes, Recoveries                          int
 }
@@ -54,7 +55,8 @@ type Stats struct {
 func (s *Stats) Add(other Stats) {
 	for _, p := range [...][2]*int{
 		{&s.Operations, &other.Operations}, {&s.FastWrites, &other.FastWrites}, {&s.SlowWrites, &other.SlowWrites},
-		{&s.FastReads, &other.FastReads}, {&s.SlowReads, &other.SlowReads}, {&s.Messages, &other.Messages},
+		{&s.FastReads, &other.FastReads}, {&s.SlowReads, &other.SlowReads},
+		{&s.FastLists, &other.FastLists}, {&s.SlowLists, &other.SlowLists}, {&s.Messages, &other.Messages},
 		{&s.Lost, &other.Lost}, {&s.Saves, &other.Saves}, {&s.Crashes, &other.Crashes}, {&s.Recoveries, &other.Recoveries},
 	} {
 		*p[0] += *p[1]
