@@ -2,7 +2,7 @@ GO ?= go
 STATICCHECK ?= $(GO) run honnef.co/go/tools/cmd/staticcheck@v0.8.2
 BIN ?= bin/gus
 
-.PHONY: build check test race sim explore fuzz bench core32 clean
+.PHONY: build check test race sim explore fuzz bench core32 cross clean
 
 build:
 	CGO_ENABLED=0 $(GO) build -trimpath -o $(BIN) .
@@ -43,6 +43,18 @@ bench:
 # the core where an int has 32 bits
 core32:
 	GOARCH=386 CGO_ENABLED=0 $(GO) test -short ./register
+
+# for other machines, into dist, with checksums; 32-bit ARM for the oldest Raspberry Pi
+TARGETS ?= linux/amd64 linux/arm64 linux/arm linux/386 linux/riscv64 darwin/arm64 windows/amd64
+cross:
+	rm -rf dist && mkdir dist
+	@set -e; for target in $(TARGETS); do \
+		os=$${target%/*} arch=$${target#*/} suffix=; \
+		[ $$os != windows ] || suffix=.exe; \
+		echo "dist/gus-$$os-$$arch$$suffix"; \
+		CGO_ENABLED=0 GOOS=$$os GOARCH=$$arch GOARM=6 $(GO) build -trimpath -ldflags '-s -w' -o dist/gus-$$os-$$arch$$suffix .; \
+	done
+	cd dist && sha256sum gus-* >SHA256SUMS
 
 clean:
 	rm -rf bin dist

@@ -1,68 +1,426 @@
 #!/bin/sh
-# Builds gus from this folder and installs it. Run it again to upgrade.
+# Installs gus. Run it again to upgrade. `sh install.sh --help` says the rest.
+#
+# What changes the tree of files goes through step, what changes the machine
+# (accounts, services, the kernel) through host: so --dry-run and --root hold for
+# all of it.
 set -eu
+umask 022
 
 usage() {
 	cat <<'TEXT'
-usage: sh install.sh [--prefix DIR] [--dry-run]
+usage: sh install.sh [--join TOKEN --name NAME] [--binary FILE] [--dry-run]
+       sh install.sh --uninstall [--purge] [--dry-run]
 
-Builds gus with Go 1.26 or newer and installs the one binary as DIR/bin/gus.
+Builds gus from this folder, with Go 1.26 or newer, and installs it. Run again, it
+upgrades: the binary is replaced, and an agent that runs is restarted.
 
-  --prefix DIR   where to (default: /usr/local for root, otherwise ~/.local)
+As root it installs /usr/local/bin/gus, the user and group gus, /var/lib/gus for
+its data, gus.service for systemd, and larger UDP buffers for the kernel.
+Otherwise, or with --prefix, the binary is all it installs.
+
+  --join TOKEN   join a cluster (gus token prints one at any of its sites) and
+                 start the agent, now and at each boot; wants --name
+  --name NAME    this site's name in the cluster
+  --binary FILE  install this gus and build none
+  --prefix DIR   install DIR/bin/gus alone (default, unless root: ~/.local)
+  --no-sysctl    leave the kernel's UDP buffers as they are
+  --uninstall    remove gus; its data and user stay
+  --purge        with --uninstall: remove them too, the site's identity with them
+  --root DIR     install as root does, into the tree DIR: an image that is made,
+                 or a test. Accounts and services are only spoken of
   --dry-run      say what would be done, and do nothing
   --help         this text
 TEXT
 }
 
-fail() { # message, exit code
+fail() { # MESSAGE [EXIT CODE]
 	printf 'install.sh: %s\n' "$1" >&2
-	exit "$2"
+	exit "${2:-1}"
 }
 
-prefix=
-dry=
-while [ $# -gt 0 ]; do
-	case $1 in
-	--prefix)
-		[ $# -ge 2 ] || fail "--prefix wants a folder: --prefix ~/.local" 2
-		prefix=$2
-		shift
-		;;
-	--prefix=*) prefix=${1#--prefix=} ;;
-	--dry-run) dry=1 ;;
-	-h | --help)
-		usage
-		exit 0
-		;;
-	*) fail "unknown argument '$1': see sh install.sh --help" 2 ;;
-	esac
+wrong() { # MESSAGE
+	fail "$1: see sh install.sh --help" 2
+}
+
+say() { # PHRASE
+	if [ -n "$dry" ]; then printf 'would %s\n' "$1"; else printf '%s\n' "$1"; fi
+}
+
+step() { # PHRASE COMMAND...
+	say "$1"
+	phrase=$1
 	shift
-done
-if [ -z "$prefix" ]; then
-	if [ "$(id -u)" -eq 0 ]; then prefix=/usr/local; else prefix=${HOME:?}/.local; fi
-fi
+	[ -n "$dry" ] || "$@" || fail "could not $phrase"
+}
 
-cd "$(dirname "$0")"
-if [ ! -f go.mod ] || [ ! -f main.go ]; then
-	fail "there is no source of gus beside this script: run it from its own folder" 1
-fi
-command -v go >/dev/null 2>&1 || fail "no Go found: install Go 1.26 or newer, see https://go.dev/dl" 1
+host() { # COMMAND...
+	if [ -n "$dry$root" ]; then
+		printf 'would run %s\n' "$*"
+	else
+		printf 'run %s\n' "$*"
+		"$@" || fail "this failed: $*"
+	fi
+}
 
-bin=$prefix/bin/gus
-if [ -n "$dry" ]; then
-	printf 'would build gus with %s\nwould install it as %s\n' "$(go version | cut -d' ' -f3)" "$bin"
-	exit 0
-fi
+absolute() { # PATH
+	case $1 in
+	/*) printf '%s' "$1" ;;
+	*) printf '%s/%s' "$PWD" "$1" ;;
+	esac
+}
 
-mkdir -p "$prefix/bin" || fail "cannot make $prefix/bin: choose another place with --prefix" 1
-# Built beside its place and renamed into it: a running agent keeps its file,
-# and a build that fails changes nothing.
-new=$bin.new.$$
-trap 'rm -f "$new"' EXIT
-CGO_ENABLED=0 go build -trimpath -ldflags '-s -w' -o "$new" . || fail "the build failed: Go 1.26 or newer is needed, this is $(go version | cut -d' ' -f3)" 1
-mv -f "$new" "$bin"
-printf 'installed %s\n' "$bin"
-case :$PATH: in
-*:"$prefix/bin":*) ;;
-*) printf 'note: %s is not in your PATH\n' "$prefix/bin" ;;
-esac
+parse() { # ARGUMENT...
+	while [ $# -gt 0 ]; do
+		option=$1
+		case $option in
+		--join | --name | --binary | --prefix | --root)
+			[ $# -ge 2 ] || wrong "$option wants a value"
+			value=$2
+			shift
+			;;
+		--join=* | --name=* | --binary=* | --prefix=* | --root=*)
+			value=${option#*=}
+			option=${option%%=*}
+			;;
+		*) value=none ;;
+		esac
+		shift
+		# Where a variable was to stand that is not set, half of what was meant
+		# would be done.
+		case $value in
+		'' | -*) wrong "$option wants a value, not '$value'" ;;
+		esac
+		case $option in
+		--join) token=$value ;;
+		--name) name=$value ;;
+		--binary) binary=$(absolute "$value") ;;
+		--prefix) prefix=$(absolute "$value") ;;
+		--root)
+			root=$(absolute "$value")
+			root=${root%/}
+			;;
+		--no-sysctl) sysctl= ;;
+		--uninstall) uninstall=1 ;;
+		--purge) purge=1 ;;
+		--dry-run) dry=1 ;;
+		-h | --help)
+			usage
+			exit 0
+			;;
+		*) wrong "unknown argument '$option'" ;;
+		esac
+	done
+}
+
+# consistent refuses arguments that do not go together, before anything is done.
+consistent() {
+	[ -z "$token" ] || [ -n "$name" ] || wrong "--join wants --name, this site's name"
+	[ -z "$name" ] || [ -n "$token" ] || wrong "--name goes with --join"
+	[ -z "$purge" ] || [ -n "$uninstall" ] || wrong "--purge goes with --uninstall"
+	[ -z "$uninstall" ] || [ -z "$token$binary" ] || wrong "--uninstall does not go with --join or --binary"
+	[ -z "$prefix" ] || [ -z "$token$purge$root" ] ||
+		wrong "--prefix installs the binary alone and does not go with --join, --purge or --root"
+	[ -n "$whole" ] || [ -z "$token$purge" ] || fail "--join and --purge are about a service of the system: run this as root"
+	[ -z "$binary" ] || [ -f "$binary" ] || fail "there is no file $binary to install"
+}
+
+# obtain puts the new binary beside its place, to be renamed into it: an agent
+# that runs keeps its file, and a build that fails changes nothing.
+obtain() {
+	new=$root$bin.new.$$
+	trap 'rm -f "$new"' EXIT
+	trap 'exit 130' INT
+	trap 'exit 143' TERM
+	if [ -n "$binary" ]; then
+		step "copy $binary" copy
+	else
+		if [ ! -f "$source/go.mod" ] || [ ! -f "$source/main.go" ]; then
+			fail "there is no source of gus beside this script: run it from its own folder, or name a binary by --binary"
+		fi
+		PATH=$PATH:/usr/local/go/bin # sudo leaves it out
+		command -v go >/dev/null 2>&1 || fail "no Go found: install Go 1.26 or newer, see https://go.dev/dl, or name a binary by --binary"
+		step "build gus with $(go version | cut -d' ' -f3)" build
+	fi
+	[ -z "$dry" ] || return 0
+	version=$("$new" version </dev/null 2>/dev/null) || version=
+	case $version in
+	'gus '*) ;;
+	*) fail "${binary:-what was built} is no gus that runs on this machine" ;;
+	esac
+}
+
+copy() {
+	mkdir -p "${new%/*}" && cp "$binary" "$new" && chmod 0755 "$new"
+}
+
+build() {
+	mkdir -p "${new%/*}" || return
+	# A checkout that git does not trust, since it is another user's, has no
+	# version; that is no reason not to build it.
+	vcs=auto
+	git -C "$source" rev-parse HEAD >/dev/null 2>&1 || vcs=false
+	(cd "$source" && HOME=${HOME:-/root} CGO_ENABLED=0 go build -buildvcs="$vcs" -trimpath -ldflags '-s -w' -o "$new" .)
+}
+
+# write replaces a file with what it reads, at once and not in parts.
+write() { # FILE
+	mkdir -p "${1%/*}" && cat >"$1.new" && chmod 0644 "$1.new" && mv -f "$1.new" "$1"
+}
+
+account() {
+	if [ -n "$root" ] || ! getent group gus >/dev/null; then
+		host groupadd --system gus
+	fi
+	if [ -n "$root" ] || ! getent passwd gus >/dev/null; then
+		host useradd --system --gid gus --no-create-home --home-dir /nonexistent \
+			--shell "$(command -v nologin || echo /bin/false)" --comment 'gus agent' gus
+	fi
+}
+
+make_data() {
+	mkdir -p "$root${data%/*}" && { [ -d "$root$data" ] || mkdir -m 0700 "$root$data"; } && chmod 0700 "$root$data"
+}
+
+unit_text() {
+	cat <<TEXT
+# Written by install.sh of gus, and anew by each upgrade. Settings of your own go
+# into a drop-in: systemctl edit gus, and there for instance
+#   [Service]
+#   Environment=GUS_LISTEN=192.0.2.1:7487
+[Unit]
+Description=gus agent: small values, the same at all sites
+# Not network-online.target: a site that is cut off serves what it has.
+After=network.target
+RequiresMountsFor=$data
+# It starts no agent, and is no failure, where no site has joined yet.
+ConditionPathExists=$data/identity/site.pem
+ConditionPathExists=$data/identity/site.key
+# Nobody is near to start it again: it is tried for ever.
+StartLimitIntervalSec=0
+
+[Service]
+Type=notify
+User=gus
+Group=gus
+Environment=GUS_DATA=$data
+Environment=GUS_SOCKET=$socket
+ExecStart=$bin agent
+# The agent opens its socket to its own user; here the group may use it as well.
+ExecStartPost=/bin/chmod 0660 \${GUS_SOCKET}
+Restart=on-failure
+RestartSec=5s
+# Wrong usage stays wrong.
+RestartPreventExitStatus=2
+# Reading a large database from a slow card takes its time.
+TimeoutStartSec=10min
+TimeoutStopSec=30s
+RuntimeDirectory=gus
+RuntimeDirectoryMode=0750
+UMask=0077
+LimitNOFILE=65536
+
+# It needs its data, its socket and the network, and gets nothing else.
+ReadWritePaths=$data
+ProtectSystem=strict
+ProtectHome=yes
+PrivateTmp=yes
+PrivateDevices=yes
+ProtectClock=yes
+ProtectControlGroups=yes
+ProtectHostname=yes
+ProtectKernelLogs=yes
+ProtectKernelModules=yes
+ProtectKernelTunables=yes
+ProtectProc=invisible
+NoNewPrivileges=yes
+CapabilityBoundingSet=
+RestrictAddressFamilies=AF_UNIX AF_INET AF_INET6 AF_NETLINK
+RestrictNamespaces=yes
+RestrictRealtime=yes
+RestrictSUIDSGID=yes
+LockPersonality=yes
+MemoryDenyWriteExecute=yes
+RemoveIPC=yes
+SystemCallArchitectures=native
+SystemCallFilter=@system-service
+SystemCallFilter=~@privileged @resources
+SystemCallErrorNumber=EPERM
+
+[Install]
+WantedBy=multi-user.target
+TEXT
+}
+
+write_unit() {
+	unit_text | write "$root$unit"
+}
+
+# at_least prints a setting of the kernel's, of at least this many bytes: what
+# somebody has made larger stays so.
+at_least() { # KEY BYTES
+	now=$(cat "$root/proc/sys/net/core/$1" 2>/dev/null) || now=0
+	[ "$now" -ge "$2" ] || now=$2
+	printf 'net.core.%s = %s\n' "$1" "$now"
+}
+
+buffers_text() {
+	printf '# Written by install.sh of gus: QUIC wants 7 MB for what arrives and what leaves.\n'
+	at_least rmem_max 7500000
+	at_least wmem_max 7500000
+}
+
+write_buffers() {
+	buffers_text | write "$root$buffers"
+}
+
+# apply_buffers may fail: in a container the kernel belongs to others.
+apply_buffers() {
+	if ! command -v sysctl >/dev/null 2>&1 || ! sysctl -q -p "$buffers" >/dev/null 2>&1; then
+		printf 'note: the UDP buffers cannot be set from here; gus works without, and slower under load\n'
+	fi
+}
+
+# systemctl where systemd runs; an image that is made, and most containers, have
+# none that does.
+service() { # ARGUMENT...
+	if [ -n "$root" ] || [ -d /run/systemd/system ]; then
+		host systemctl "$@"
+	fi
+}
+
+has_identity() {
+	[ -f "$root$data/identity/site.pem" ] && [ -f "$root$data/identity/site.key" ]
+}
+
+# join becomes a site, once: the same command again, with a token long used, is
+# an upgrade.
+join() {
+	if has_identity; then
+		printf 'note: %s holds an identity: this site does not join again\n' "$data"
+		return
+	fi
+	# The token is a secret and is not printed.
+	if [ -n "$dry$root" ]; then
+		printf 'would run, as gus, %s join TOKEN --name %s --data %s\n' "$bin" "$name" "$data"
+		return
+	fi
+	printf 'run, as gus, %s join TOKEN --name %s --data %s\n' "$bin" "$name" "$data"
+	# shellcheck disable=SC2016 # it is the shell of gus that is to expand it
+	su -s /bin/sh -c 'cd / && exec "$@"' -- gus sh "$bin" join "$token" --name "$name" --data "$data" ||
+		fail "gus is installed and has not joined: once what is said above is mended, run this again"
+}
+
+advise() {
+	printf 'installed %s\n' "$version"
+	start='systemctl enable --now gus'
+	if [ ! -d /run/systemd/system ]; then
+		start="su -s /bin/sh gus -c '$bin agent --data $data'"
+		printf 'note: systemd does not run here, so nothing starts the agent by itself\n'
+	fi
+	if ! has_identity; then
+		cat <<TEXT
+This site is in no cluster yet. Either join one:
+  sh install.sh --join TOKEN --name NAME
+or found one, and start the agent:
+  su -s /bin/sh gus -c '$bin init --name NAME --voters NAME,... --data $data'
+  $start
+TEXT
+	elif [ ! -d /run/systemd/system ]; then
+		printf '  %s\n' "$start"
+	else
+		printf 'to use it, as root or in the group gus: export GUS_SOCKET=%s\n' "$socket"
+	fi
+}
+
+remove() { # PATH...
+	for path; do
+		if [ -e "$root$path" ] || [ -h "$root$path" ]; then
+			step "remove $path" rm -rf "$root$path"
+		fi
+	done
+}
+
+uninstall_all() {
+	# Of a link only the link would go, and what it leads to would stay unsaid.
+	if [ -n "$purge" ] && [ -h "$root$data" ]; then
+		fail "$data is a link: remove what it leads to, and then the link, and leave out --purge"
+	fi
+	if [ -e "$root$unit" ]; then
+		service disable --now gus.service
+		remove "$unit"
+		service daemon-reload
+	fi
+	remove "$buffers" "$bin"
+	if [ -z "$purge" ]; then
+		[ ! -d "$root$data" ] || printf 'kept %s, which holds what gus has stored and who this site is, and the user gus\n' "$data"
+		return
+	fi
+	remove "$unit.d" "$data"
+	if [ -n "$root" ] || getent passwd gus >/dev/null; then
+		host userdel gus
+	fi
+	if [ -n "$root" ] || getent group gus >/dev/null; then
+		host groupdel gus
+	fi
+}
+
+install_all() {
+	obtain
+	account
+	step "make $data, for gus alone" make_data
+	host chown -hR gus:gus "$data/" # the slash: it may be a link to a larger disk
+	step "install $bin" mv -f "$new" "$root$bin"
+	if [ -n "$sysctl" ]; then
+		step "write $buffers" write_buffers
+		[ -n "$dry$root" ] || apply_buffers
+	fi
+	if [ -n "$root" ] || command -v systemctl >/dev/null 2>&1; then
+		step "write $unit" write_unit
+		service daemon-reload
+	fi
+	if [ -n "$token" ]; then
+		join
+		service enable gus.service
+		service restart gus.service
+	else
+		service try-restart gus.service
+	fi
+	[ -n "$dry$root" ] || advise
+}
+
+install_binary() {
+	obtain
+	step "install $bin" mv -f "$new" "$bin"
+	[ -z "$dry" ] || return 0
+	printf 'installed %s\n' "$version"
+	case :$PATH: in
+	*:"${bin%/*}":*) ;;
+	*) printf 'note: %s is not in your PATH\n' "${bin%/*}" ;;
+	esac
+}
+
+token='' name='' binary='' prefix='' root='' sysctl=1 uninstall='' purge='' dry=''
+parse "$@"
+
+# whole: all of it is installed, and not the binary alone.
+whole=
+if [ -n "$root" ] || { [ -z "$prefix" ] && [ "$(id -u)" -eq 0 ]; }; then
+	whole=1
+	bin=/usr/local/bin/gus
+else
+	bin=${prefix:-${HOME:?}/.local}/bin/gus
+fi
+source=$(cd "$(dirname "$0")" && pwd)
+data=/var/lib/gus
+socket=/run/gus/gus.sock
+unit=/etc/systemd/system/gus.service
+buffers=/etc/sysctl.d/60-gus.conf
+
+consistent
+if [ -n "$uninstall" ]; then
+	[ -e "$root$bin" ] || printf 'note: there is no %s\n' "$bin"
+	if [ -n "$whole" ]; then uninstall_all; else remove "$bin"; fi
+else
+	if [ -n "$whole" ]; then install_all; else install_binary; fi
+fi
