@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"path/filepath"
 	"sync"
 	"time"
 
@@ -40,16 +41,19 @@ func Run(ctx context.Context, cfg Config) error {
 
 // node is an agent with all its parts.
 type node struct {
-	cfg      Config
-	log      *slog.Logger
-	id       *quic.Identity
-	conf     membership.Configuration
-	started  time.Time
-	conn     net.PacketConn
-	store    *snapshot.Store
-	endpoint *quic.Endpoint
-	loop     *loop
-	api      *api
+	cfg       Config
+	log       *slog.Logger
+	id        *quic.Identity
+	conf      membership.Configuration
+	started   time.Time
+	conn      net.PacketConn
+	store     *snapshot.Store
+	endpoint  *quic.Endpoint
+	gossip    *membership.Gossip
+	admission *membership.Admission
+	clocks    *clocks
+	loop      *loop
+	api       *api
 }
 
 // open puts a node together. Nothing runs yet but the store's writer.
@@ -58,9 +62,12 @@ func open(cfg Config) (*node, error) {
 		return nil, err
 	}
 	cfg = cfg.withDefaults()
-	n := &node{cfg: cfg, log: cfg.Logger, started: time.Now()}
+	n := &node{cfg: cfg, log: cfg.Logger, started: time.Now(), clocks: newClocks(cfg.Logger)}
 	var err error
 	if n.id, n.conf, err = identify(cfg.Data); err != nil {
+		return nil, err
+	}
+	if err := checkDatabase(cfg.Data); err != nil {
 		return nil, err
 	}
 	n.loop = newLoop(newDesk(), n.log)
@@ -72,16 +79,18 @@ func open(cfg Config) (*node, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := n.recover(); err != nil {
-		return nil, errors.Join(err, n.store.Close())
-	}
-	if err := n.connect(); err != nil {
-		return nil, errors.Join(err, n.store.Close())
+	for _, step := range []func() error{n.noteDatabase, n.recover, n.connect} {
+		if err := step(); err != nil {
+			return nil, errors.Join(err, n.store.Close())
+		}
 	}
 	n.loop.store, n.loop.transport = n.store, n.endpoint
-	n.api = &api{desk: n.loop.desk, status: n.status}
+	n.api = &api{desk: n.loop.desk, writer: n.writer, token: n.token, status: n.status}
 	return n, nil
 }
+
+// writer names the site that wrote a version.
+func (n *node) writer(v register.Voter) string { return voterName(n.conf, v) }
 
 // recover makes the replica from what the store holds.
 func (n *node) recover() error {
@@ -94,14 +103,52 @@ func (n *node) recover() error {
 	return nil
 }
 
-// connect makes the endpoint, on the socket that Config names.
+// connect makes the endpoint, on the socket that Config names, and what goes
+// over it.
 func (n *node) connect() (err error) {
 	if n.conn = n.cfg.Conn; n.conn == nil {
 		if n.conn, err = net.ListenPacket("udp", n.cfg.Listen); err != nil {
-			return fmt.Errorf("listen for other sites: %w", err)
+			return fmt.Errorf("listen for other sites: %w: stop what is there, or name another address by --listen", err)
 		}
 	}
-	n.endpoint, err = quic.New(quic.Config{
+	if err = n.belong(); err == nil {
+		n.endpoint, err = quic.New(n.endpointConfig())
+	}
+	if err != nil {
+		return errors.Join(err, n.conn.Close())
+	}
+	n.endpoint.SetSaved(n.store.Last())
+	return nil
+}
+
+// belong makes this site's part in its cluster's membership.
+func (n *node) belong() (err error) {
+	n.gossip, err = membership.NewGossip(membership.Config{
+		Identity:      n.id,
+		Configuration: n.conf,
+		Boot:          n.store.Boot(),
+		Data:          n.cfg.Data,
+		Seeds:         n.cfg.Seeds,
+		Advertise:     n.cfg.Advertise,
+		Listen:        n.conn.LocalAddr(),
+		Version:       n.cfg.Version,
+		Log:           n.log,
+	})
+	if err != nil {
+		return err
+	}
+	n.admission, err = membership.NewAdmission(membership.AdmissionConfig{
+		Identity:      n.id,
+		Configuration: n.conf,
+		Dir:           filepath.Join(n.cfg.Data, membership.IdentityDir),
+		Gossip:        n.gossip,
+		Log:           n.log,
+	})
+	return err
+}
+
+func (n *node) endpointConfig() quic.Config {
+	return quic.Config{
 		Identity:      n.id,
 		Conn:          n.conn,
 		Configuration: n.conf.Number,
@@ -109,30 +156,17 @@ func (n *node) connect() (err error) {
 		Log:           n.log,
 		Deliver:       n.deliver,
 		Peer:          n.linked,
-	})
-	if err != nil {
-		return errors.Join(err, n.conn.Close())
+		Datagram:      n.gossip.Datagram,
+		Handlers: map[quic.Purpose]quic.Handler{
+			membership.PurposeGossip:    n.gossip.Stream,
+			membership.PurposeAdmission: n.admission.Stream,
+			purposeClock:                n.clocks.tell,
+		},
+		Changed: n.gossip.Linked,
+		Twin:    n.gossip.Twin,
+		Join:    n.admission.Join,
+		Lookup:  n.cfg.lookup,
 	}
-	n.endpoint.SetSaved(n.store.Last())
-	for name, addr := range n.cfg.Peers {
-		if err := n.addPeer(name, addr); err != nil {
-			return errors.Join(err, n.endpoint.Close())
-		}
-	}
-	return nil
-}
-
-// addPeer tells the endpoint where a voter is. Observers, and addresses that
-// change, come by gossip once there is membership.
-func (n *node) addPeer(name, addr string) error {
-	number := n.conf.VoterOf(name)
-	switch number {
-	case 0:
-		return fmt.Errorf("site %s, at %s, is not a voter of this cluster: its voters are %s", name, addr, names(n.conf))
-	case n.id.Number:
-		return fmt.Errorf("site %s, at %s, is this site itself", name, addr)
-	}
-	return n.endpoint.SetPeer(name, number, addr)
 }
 
 // saved is told by the store how a save ended.
@@ -161,12 +195,18 @@ func (n *node) linked(v register.Voter, up bool) {
 	}
 }
 
-// run runs the loop, the endpoint and serve until ctx ends or one of them
+// run runs all parts and serve until ctx ends or one of them
 // fails, then ends the others, and closes everything.
 func (n *node) run(ctx context.Context, serve func(context.Context) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	parts := []func(context.Context) error{n.loop.run, n.endpoint.Run, serve}
+	parts := []func(context.Context) error{
+		n.loop.run, n.endpoint.Run,
+		func(ctx context.Context) error { return n.gossip.Run(ctx, n.endpoint) },
+		func(ctx context.Context) error { return n.admission.Run(ctx, n.endpoint) },
+		func(ctx context.Context) error { return n.clocks.run(ctx, n.endpoint) },
+		serve,
+	}
 	errs := make([]error, len(parts))
 	var wg sync.WaitGroup
 	for i, part := range parts {

@@ -19,7 +19,9 @@ import (
 
 const (
 	kvPath     = "/v1/kv/"
+	listPath   = "/v1/kv"
 	statusPath = "/v1/status"
+	tokenPath  = "/v1/token"
 
 	// systemKeys is the prefix of keys that users may read and not write.
 	systemKeys = "_gus/"
@@ -34,6 +36,8 @@ const (
 // may begin with a slash and hold "//" and "..".
 type api struct {
 	desk   *desk
+	writer func(register.Voter) string // a voter's name
+	token  func(ctx context.Context, life time.Duration) (string, error)
 	status func(loopStatus) client.Status
 }
 
@@ -69,10 +73,15 @@ func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch key, ok := strings.CutPrefix(r.URL.Path, kvPath); {
 	case ok:
 		err = a.kv(w, r, key)
+	case r.URL.Path == listPath && r.Method == http.MethodGet:
+		err = a.list(w, r)
 	case r.URL.Path == statusPath && r.Method == http.MethodGet:
 		err = a.getStatus(w, r)
+	case r.URL.Path == tokenPath && r.Method == http.MethodPost:
+		err = a.postToken(w, r)
 	default:
-		err = fmt.Errorf("%w: there is no %s %s: the local API has GET, PUT and DELETE %sKEY, and GET %s", client.ErrRefused, r.Method, r.URL.Path, kvPath, statusPath)
+		err = fmt.Errorf("%w: there is no %s %s: the local API has GET, PUT and DELETE %sKEY, GET %s, GET %s and POST %s",
+			client.ErrRefused, r.Method, r.URL.Path, kvPath, listPath, statusPath, tokenPath)
 	}
 	if err != nil {
 		fail(w, err)

@@ -1,9 +1,12 @@
 package agent
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net"
+	"net/netip"
 	"path/filepath"
 )
 
@@ -24,16 +27,22 @@ type Config struct {
 	Listen string
 	// Conn is used in place of a socket at Listen. The agent closes it.
 	Conn net.PacketConn
-	// Peers are hints of where other sites are, HOST:PORT by name. Names are
-	// resolved anew at each attempt to connect. A site that is not among them
-	// must connect by itself.
-	Peers map[string]string
+	// Advertise is the address HOST:PORT at which others reach this site. Empty:
+	// that of the socket, or where that is none in particular, the one from
+	// which the others see it come.
+	Advertise string
+	// Seeds are addresses HOST:PORT at which some site of the cluster may be,
+	// besides those that joining told and that were seen before. Names are
+	// looked up anew at each attempt and need not be known yet.
+	Seeds []string
 	// Version is the program's, for status. Empty: unknown.
 	Version string
 	// Logger gets a line for each change of state. Nil: nobody is told.
 	Logger *slog.Logger
 	// Ready is called once, when the local API answers. Nil: nobody is told.
 	Ready func()
+
+	lookup func(ctx context.Context, host string) ([]netip.Addr, error) // nil: the system's
 }
 
 // Validate says what is wrong with c, if anything.
@@ -44,9 +53,9 @@ func (c Config) Validate() error {
 	if c.Conn != nil && c.Listen != "" {
 		return errors.New("an agent has a socket or an address to listen at, not both")
 	}
-	for name, addr := range c.Peers {
-		if _, _, err := net.SplitHostPort(addr); err != nil {
-			return errors.Join(errors.New("the address of site "+name+" is not HOST:PORT"), err)
+	for _, addr := range append([]string{c.Advertise}, c.Seeds...) {
+		if host, port, err := net.SplitHostPort(addr); addr != "" && (err != nil || host == "" || port == "") {
+			return fmt.Errorf("the address %q is not HOST:PORT", addr)
 		}
 	}
 	return nil

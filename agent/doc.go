@@ -20,6 +20,17 @@
 // must be performed in the order in which it asked for them, by one driver, and
 // because a convoy on a mutex makes small groups where a queue makes large ones.
 //
+// # Who is there
+//
+// Beside the loop run the gossip (package membership), which tells the endpoint
+// where sites are, the admission of new ones, and a comparison of clocks. They are for
+// finding each other and for people: status puts what they know beside what the
+// loop knows, and nothing leads from them into the loop.
+//
+// Init and Join make the identity that Run needs. Run makes none: a directory
+// that failed to mount must not become a new cluster, and a voter whose
+// database is gone must not vote with an empty one (database.go).
+//
 // # Patience
 //
 // A request has a deadline. At it the loop, and nobody else, says what became

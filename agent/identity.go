@@ -9,10 +9,8 @@ import (
 
 	"gus/membership"
 	"gus/quic"
+	"gus/register"
 )
-
-// identityDir is the directory of the identity in the data directory.
-const identityDir = "identity"
 
 // ErrNoIdentity: the data directory holds no identity. A directory that failed
 // to mount must not become a new cluster, so Run makes none.
@@ -22,10 +20,10 @@ var ErrNoIdentity = errors.New("no identity")
 // cluster.
 func identify(data string) (*quic.Identity, membership.Configuration, error) {
 	var none membership.Configuration
-	dir := filepath.Join(data, identityDir)
+	dir := filepath.Join(data, membership.IdentityDir)
 	id, err := quic.LoadIdentity(dir)
 	if errors.Is(err, quic.ErrNoIdentity) {
-		return nil, none, fmt.Errorf("%s holds %w: `gus demo` shows three sites in one process; `gus init`, which founds a cluster, and `gus join`, which joins one, are still to come",
+		return nil, none, fmt.Errorf("%s holds %w: `gus init` founds a cluster, `gus join` joins one, `gus demo` shows one; if this site had an identity, its disk is not mounted here",
 			data, ErrNoIdentity)
 	}
 	if err != nil {
@@ -51,6 +49,16 @@ func names(c membership.Configuration) string {
 	return strings.Join(all, ", ")
 }
 
+// voterName returns the name of a voter, also of one that is no more.
+func voterName(c membership.Configuration, number register.Voter) string {
+	for _, v := range c.Voters {
+		if v.Number == number {
+			return v.Name
+		}
+	}
+	return fmt.Sprintf("voter %d", number)
+}
+
 // Founder is a site of a cluster that Found founds.
 type Founder struct {
 	Name string // as quic.CheckName wants it
@@ -66,7 +74,7 @@ func Found(sites []Founder) error {
 	var names []string
 	for _, s := range sites {
 		names = append(names, s.Name)
-		switch _, err := quic.LoadIdentity(filepath.Join(s.Data, identityDir)); {
+		switch _, err := quic.LoadIdentity(filepath.Join(s.Data, membership.IdentityDir)); {
 		case err == nil:
 			found++
 		case !errors.Is(err, quic.ErrNoIdentity):
@@ -96,7 +104,7 @@ func foundNew(sites []Founder, names []string) error {
 		return err
 	}
 	for i, s := range sites {
-		dir := filepath.Join(s.Data, identityDir)
+		dir := filepath.Join(s.Data, membership.IdentityDir)
 		if err := os.MkdirAll(dir, 0o700); err != nil {
 			return fmt.Errorf("make the data directory: %w", err)
 		}

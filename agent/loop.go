@@ -43,6 +43,7 @@ type loop struct {
 	store     register.Store
 	transport register.Transport
 	log       *slog.Logger
+	now       func() time.Time // the clock, as the replica is told
 
 	desk    *desk
 	batches chan batch  // maxBatches; a peer's reader waits for room: back-pressure
@@ -63,6 +64,7 @@ const (
 func newLoop(d *desk, log *slog.Logger) *loop {
 	return &loop{
 		log:     log,
+		now:     time.Now,
 		desk:    d,
 		batches: make(chan batch, maxBatches),
 		links:   make(chan link, maxLinks),
@@ -109,7 +111,7 @@ func (l *loop) run(ctx context.Context) error {
 	}
 }
 
-func (l *loop) clock() { l.replica.Clock(time.Now().UnixMilli()) }
+func (l *loop) clock() { l.replica.Clock(l.now().UnixMilli()) }
 
 // drain takes in what waits, and no more than the queues hold: what comes in
 // meanwhile is for the next turn.
@@ -148,6 +150,12 @@ func (l *loop) input(in input) {
 		l.set(in)
 	case kindPeek:
 		in.req.answer <- answer{local: l.replica.Peek(in.req.key)}
+	case kindList:
+		l.pending[in.op] = in.req
+		l.replica.List(in.op, in.req.key, in.req.after, in.req.limit)
+	case kindPeekList:
+		entries, next := l.replica.PeekList(in.req.key, in.req.after, in.req.limit)
+		in.req.answer <- answer{result: register.Result{Entries: entries, Next: next}}
 	case kindStatus:
 		in.req.answer <- answer{status: l.status()}
 	}

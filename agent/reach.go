@@ -65,14 +65,7 @@ func (r *reach) ok() bool    { return r.write() && r.read() }
 func (r *reach) read() bool  { return r.count() >= r.conf.ReadQuorum }
 
 // name returns a voter's name.
-func (r *reach) name(v register.Voter) string {
-	for _, c := range r.conf.Voters {
-		if c.Number == v {
-			return c.Name
-		}
-	}
-	return fmt.Sprintf("voter %d", v)
-}
+func (r *reach) name(v register.Voter) string { return voterName(r.conf, v) }
 
 // away returns the voters that are not connected.
 func (r *reach) away() []membership.Voter {

@@ -18,15 +18,19 @@ const (
 	kindGet kind = iota
 	kindSet
 	kindPeek
+	kindList
+	kindPeekList
 	kindStatus
 )
 
 // question is what a local client wants.
 type question struct {
 	kind    kind
-	key     string
+	key     string // of a listing, the prefix
 	value   []byte // the replica keeps it
 	deleted bool   // a set removes the key
+	after   string // of a listing
+	limit   int    // of a listing
 	timeout time.Duration
 }
 

@@ -6,7 +6,6 @@ import (
 
 	"gus/agent/client"
 	"gus/quic"
-	"gus/register"
 )
 
 // status puts together what the loop and the other parts know.
@@ -18,8 +17,9 @@ func (n *node) status(l loopStatus) client.Status {
 		Version:   n.cfg.Version,
 		Data:      n.cfg.Data,
 		Listen:    net.Addr.String(),
+		Advertise: n.gossip.Address(),
 		Started:   n.started,
-		Voters:    votersOf(&l.reach, net),
+		Members:   membersOf(&l.reach, net, n.gossip.Members(), n.clocks.known()),
 		Keys:      l.replica.Keys,
 		DataBytes: l.replica.Bytes,
 		Memory:    memory(),
@@ -30,45 +30,19 @@ func (n *node) status(l loopStatus) client.Status {
 		Waiting:   l.waiting,
 		UDP:       client.UDP{Receive: net.ReceiveBuffer, Send: net.SendBuffer, Wanted: quic.WantedBuffer},
 	}
-	s.Quorum = quorumOf(&l.reach, s.Voters)
+	s.Quorum = quorumOf(&l.reach, s.Members)
 	if l.saveErr != nil {
 		s.SaveError = l.saveErr.Error()
 	}
+	s.Warnings = warningsOf(&s, n.gossip.Conflicts())
 	return s
 }
 
-func votersOf(r *reach, net quic.Status) []client.Voter {
-	peers := map[register.Voter]quic.PeerStatus{}
-	for _, p := range net.Peers {
-		peers[p.Number] = p
-	}
-	var all []client.Voter
-	for _, v := range r.conf.Voters {
-		p := peers[v.Number]
-		c := client.Voter{
-			Name:      v.Name,
-			Number:    int(v.Number),
-			Self:      v.Number == r.self,
-			Connected: v.Number == r.self || r.up.Has(v.Number),
-			Since:     r.since[v.Number],
-			RTT:       client.Duration(p.RTT),
-			Address:   p.Addr,
-		}
-		if p.Remote != "" {
-			c.Address = p.Remote
-		}
-		if c.Self {
-			c.Address = net.Addr.String()
-		}
-		all = append(all, c)
-	}
-	return all
-}
-
 // quorumOf says whether there is a quorum, and how far away the nearest is.
-func quorumOf(r *reach, voters []client.Voter) client.Quorum {
+func quorumOf(r *reach, members []client.Member) client.Quorum {
 	q := client.Quorum{
 		OK:      r.ok(),
+		Voters:  len(r.conf.Voters),
 		Read:    r.conf.ReadQuorum,
 		Write:   r.conf.WriteQuorum,
 		Reached: r.count(),
@@ -78,9 +52,9 @@ func quorumOf(r *reach, voters []client.Voter) client.Quorum {
 		q.Missing = append(q.Missing, v.Name)
 	}
 	var rtts []client.Duration
-	for _, v := range voters {
-		if v.Connected && !v.Self {
-			rtts = append(rtts, v.RTT)
+	for _, m := range members {
+		if m.Number != 0 && m.State == client.StateUp && !m.Self {
+			rtts = append(rtts, m.RTT)
 		}
 	}
 	slices.Sort(rtts)

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http/httptest"
+	"net/netip"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -32,6 +33,7 @@ type world struct {
 	mu     sync.Mutex
 	router simnet.PerfectRouter
 	cut    map[string]bool // sites that nobody reaches, by IP
+	names  map[string][]netip.Addr
 }
 
 type testSite struct {
@@ -39,6 +41,8 @@ type testSite struct {
 	w      *world
 	name   string
 	addr   *net.UDPAddr
+	seeds  []string
+	skew   time.Duration // of its clock
 	net    *simnet.Simnet
 	cancel context.CancelFunc
 	done   chan error
@@ -47,29 +51,56 @@ type testSite struct {
 // inWorld founds a cluster of these sites, starts them, and runs f once they
 // are connected.
 func inWorld(t *testing.T, names []string, f func(w *world)) {
-	dir := t.TempDir() // outside, since it is removed after the bubble
-	synctest.Test(t, func(t *testing.T) {
-		w := &world{t: t, dir: dir, cut: map[string]bool{}}
+	inEmptyWorld(t, names, func(w *world) {
 		var founders []Founder
-		for i, name := range names {
-			addr := &net.UDPAddr{IP: net.IPv4(1, 0, 0, byte(i+1)).To4(), Port: 7487}
-			w.sites = append(w.sites, &testSite{w: w, name: name, addr: addr})
-			founders = append(founders, Founder{Name: name, Data: filepath.Join(dir, name)})
+		var seeds []string
+		for _, s := range w.sites {
+			founders = append(founders, Founder{Name: s.name, Data: s.data()})
+			seeds = append(seeds, s.addr.String())
 		}
 		if err := Found(founders); err != nil {
-			t.Fatal(err)
+			w.t.Fatal(err)
 		}
-		defer func() {
-			for _, s := range w.sites {
-				s.kill()
-			}
-		}()
 		for _, s := range w.sites {
+			s.seeds = seeds
 			s.start()
 		}
 		w.await(func() bool { return w.connected(len(names)) })
 		f(w)
 	})
+}
+
+// inEmptyWorld runs f with sites that have no identity and do not run.
+func inEmptyWorld(t *testing.T, names []string, f func(w *world)) {
+	dir := t.TempDir() // outside, since it is removed after the bubble
+	synctest.Test(t, func(t *testing.T) {
+		w := &world{t: t, dir: dir, cut: map[string]bool{}, names: map[string][]netip.Addr{}}
+		for i, name := range names {
+			w.sites = append(w.sites, &testSite{w: w, name: name, addr: address(i + 1)})
+		}
+		defer func() {
+			for _, s := range w.sites {
+				s.kill()
+			}
+			time.Sleep(time.Minute) // gossip lets its last probes run out
+		}()
+		f(w)
+	})
+}
+
+// address is the nth of the world.
+func address(n int) *net.UDPAddr {
+	return &net.UDPAddr{IP: net.IPv4(1, 0, 0, byte(n)).To4(), Port: 7487}
+}
+
+// lookup is the world's DNS.
+func (w *world) lookup(_ context.Context, host string) ([]netip.Addr, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if ips := w.names[host]; ips != nil {
+		return ips, nil
+	}
+	return nil, &net.DNSError{Err: "no such host", Name: host, IsNotFound: true}
 }
 
 // SendPacket implements simnet.Router. It holds the lock all the while, which
@@ -129,23 +160,23 @@ func (w *world) connected(n int) bool {
 	return true
 }
 
+func (s *testSite) data() string { return filepath.Join(s.w.dir, s.name) }
+
 func (s *testSite) start() {
 	s.w.t.Helper()
-	peers := map[string]string{}
-	for _, o := range s.w.sites {
-		if o != s {
-			peers[o.name] = o.addr.String()
-		}
-	}
 	n, err := open(Config{
-		Data:   filepath.Join(s.w.dir, s.name),
+		Data:   s.data(),
 		Conn:   s.w.plug(s),
-		Peers:  peers,
+		Seeds:  s.seeds,
+		lookup: s.w.lookup,
 		Logger: slog.New(slog.NewTextHandler(s.w.t.Output(), nil)).With("at", s.name),
 	})
 	if err != nil {
 		s.w.t.Fatal(err)
 	}
+	skew := s.skew
+	n.clocks.now = func() time.Time { return time.Now().Add(skew) }
+	n.loop.now = n.clocks.now
 	ctx, cancel := context.WithCancel(s.w.t.Context())
 	s.node, s.cancel, s.done = n, cancel, make(chan error, 1)
 	go func() {

@@ -5,7 +5,6 @@ import (
 	"io"
 	"maps"
 	"slices"
-	"syscall"
 	"time"
 
 	"gus/agent/client"
@@ -45,14 +44,6 @@ type benchErrors struct {
 type consumption struct {
 	cpu      time.Duration
 	resident float64 // MiB, the most so far
-}
-
-func consumed() consumption {
-	var u syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
-		return consumption{}
-	}
-	return consumption{time.Duration(u.Utime.Nano() + u.Stime.Nano()), float64(u.Maxrss) / 1024}
 }
 
 func (u consumption) sub(v consumption) consumption { return consumption{u.cpu - v.cpu, u.resident} }

@@ -46,11 +46,20 @@ func (a *app) app() *cli.App {
 		Name:  "gus",
 		Usage: "small values, the same at all your sites: linearizable, without a leader",
 		Description: "Every site runs `gus agent`; the other commands talk to the agent of their machine.\n" +
-			"`gus demo` shows it all in one process.",
+			"`gus demo` shows it all in one process. Three sites of your own:\n\n" +
+			"   site-a$ gus init --name site-a --voters site-a,site-b,site-c\n" +
+			"   site-a$ gus agent &\n" +
+			"   site-a$ gus token\n" +
+			"   site-b$ gus join gus1-... --name site-b && gus agent &\n" +
+			"   site-c$ gus join gus1-... --name site-c && gus agent &\n" +
+			"   site-a$ gus set app/port 8080\n" +
+			"   site-c$ gus get app/port",
 		HideVersion:     true,
 		HideHelpCommand: true,
 		Commands: []*cli.Command{
-			a.setCommand(), a.getCommand(), a.deleteCommand(), a.statusCommand(),
+			a.setCommand(), a.getCommand(), a.deleteCommand(), a.listCommand(),
+			a.membersCommand(), a.statusCommand(), a.waitCommand(),
+			a.initCommand(), a.tokenCommand(), a.joinCommand(),
 			a.agentCommand(), a.demoCommand(), a.benchCommand(), a.versionCommand(),
 		},
 		Writer:         a.out,

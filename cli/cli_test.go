@@ -61,16 +61,21 @@ func TestExitCodes(t *testing.T) {
 func TestStatusFitsOnATerminal(t *testing.T) {
 	now := time.Date(2024, 5, 1, 12, 0, 0, 0, time.UTC)
 	s := client.Status{
-		Site: "site-a", Cluster: strings.Repeat("0f", 16), Version: "v1.2.3", Data: "/var/lib/gus", Listen: "[::]:7487",
+		Site: "site-a", Cluster: strings.Repeat("0f", 16), Version: "v1.2.3", Data: "/var/lib/gus", Listen: "[::]:7487", Advertise: "192.168.100.99:7487",
 		Started: now.Add(-100 * time.Hour), Keys: 123456, DataBytes: 5 << 20, Memory: 99 << 20, Disk: 12 << 20,
 		Unsettled: 3, Writes: 17, Reads: 4, Waiting: 2,
-		Voters: []client.Voter{
-			{Name: "site-a", Number: 1, Self: true, Connected: true, Address: "[::]:7487"},
-			{Name: "site-b", Number: 2, Since: now.Add(-90 * time.Second), Address: "192.168.100.100:7487"},
-			{Name: "site-c", Number: 3, Connected: true, Since: now.Add(-50 * time.Hour), RTT: client.Duration(88 * time.Millisecond), Address: "192.168.100.101:7487"},
+		Members: []client.Member{
+			{Name: "site-a", Role: "voter", Number: 1, Self: true, State: client.StateUp, Address: "192.168.100.99:7487"},
+			{Name: "site-b", Role: "voter", Number: 2, State: client.StateDown, Since: now.Add(-90 * time.Second), Address: "192.168.100.100:7487"},
+			{Name: "site-c", Role: "voter", Number: 3, State: client.StateUp, Since: now.Add(-50 * time.Hour), RTT: client.Duration(88 * time.Millisecond), Address: "192.168.100.101:7487"},
+			{Name: "site-d", Role: "voter", Number: 4, State: client.StateUnseen},
+			{Name: "site-e", Role: "observer", State: client.StateUnreachable, Since: now.Add(-23*time.Hour - 59*time.Minute), Address: "192.168.100.102:7487"},
 		},
-		Quorum: client.Quorum{OK: true, Read: 2, Write: 2, Reached: 2, RTT: client.Duration(88 * time.Millisecond)},
-		UDP:    client.UDP{Receive: 212992, Send: 212992, Wanted: 7 << 20},
+		Quorum: client.Quorum{OK: true, Voters: 3, Read: 2, Write: 2, Reached: 2, RTT: client.Duration(88 * time.Millisecond)},
+		Warnings: []client.Warning{
+			{Code: "udp_buffers", Text: "the UDP buffers are small and lose packets under load: 212992 bytes to receive, 212992 to send, wanted are 7340032", Cure: "sysctl -w net.core.rmem_max=7340032 net.core.wmem_max=7340032"},
+			{Code: "other", Text: "brief"},
+		},
 	}
 	for range 2 {
 		var b bytes.Buffer
@@ -80,12 +85,26 @@ func TestStatusFitsOnATerminal(t *testing.T) {
 				t.Errorf("%d columns: %s", n, line)
 			}
 		}
-		for _, want := range []string{"DOWN for 1m30s", "up for 2d2h", "88.0 ms", "sysctl -w net.core.rmem_max=7340032"} {
+		for _, want := range []string{
+			"DOWN 1m30s", "up 2d2h", "88.0 ms", "never seen", "UNREACHABLE 23h59m", "reached at 192.168.100.99:7487",
+			"\nwarning: the UDP buffers are small", "\n  cure: sysctl -w net.core.rmem_max=7340032", "\nwarning: brief\n",
+		} {
 			if !strings.Contains(b.String(), want) {
 				t.Errorf("%q is missing in\n%s", want, b.String())
 			}
 		}
-		s.Quorum = client.Quorum{Read: 2, Write: 2, Reached: 1, Missing: []string{"site-b", "site-c"}, Since: now.Add(-time.Minute)}
+		s.Quorum = client.Quorum{Voters: 3, Read: 2, Write: 2, Reached: 1, Missing: []string{"site-b", "site-c"}, Since: now.Add(-time.Minute)}
+	}
+}
+
+func TestKeysOnATerminal(t *testing.T) {
+	for key, want := range map[string]string{
+		"app/port": "app/port", "with space": "with space", "été 🦬": "été 🦬", `back\slash`: `back\slash`,
+		" ": `" "`, "a ": `"a "`, `"q"`: `"\"q\""`, "a\u202etxt": `"a\u202etxt"`, "zero\u200bwidth": `"zero\u200bwidth"`, "nbsp\u00a0": `"nbsp\u00a0"`,
+	} {
+		if got := printable(key); got != want {
+			t.Errorf("%q is shown as %s, want %s", key, got, want)
+		}
 	}
 }
 

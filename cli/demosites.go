@@ -98,7 +98,7 @@ func (d *demoSites) start(ctx context.Context, s *demoSite, c *net.UDPConn) erro
 		Data:    s.data,
 		Socket:  s.socket(),
 		Conn:    s.conn,
-		Peers:   d.peers(s),
+		Seeds:   d.others(s),
 		Version: programVersion(),
 		Logger:  d.log.With("site", s.name),
 		Ready:   func() { close(ready) },
@@ -114,15 +114,15 @@ func (d *demoSites) start(ctx context.Context, s *demoSite, c *net.UDPConn) erro
 	}
 }
 
-// peers returns the addresses of the others.
-func (d *demoSites) peers(s *demoSite) map[string]string {
-	peers := map[string]string{}
+// others returns the addresses of the others.
+func (d *demoSites) others(s *demoSite) []string {
+	var addrs []string
 	for _, o := range d.sites {
 		if o != s {
-			peers[o.name] = o.addr.String()
+			addrs = append(addrs, o.addr.String())
 		}
 	}
-	return peers
+	return addrs
 }
 
 // distant puts the distances to the other sites behind c: half a round trip

@@ -3,8 +3,13 @@ package cli
 import (
 	"context"
 	"encoding/json"
+	"errors"
+	"io"
+	"io/fs"
+	"net"
 	"os"
 	"path/filepath"
+	"syscall"
 	"time"
 
 	"github.com/urfave/cli/v2"
@@ -66,21 +71,50 @@ func clientFlags(more ...cli.Flag) []cli.Flag {
 
 // ask calls f with a client of the agent and a context that ends at the timeout.
 func ask(c *cli.Context, f func(*cli.Context, *client.Client) error) error {
-	d := c.Duration("timeout")
-	if d <= 0 {
+	return connect(c, func(c *cli.Context, cl *client.Client) error {
+		ctx, cancel := context.WithTimeout(c.Context, c.Duration("timeout"))
+		defer cancel()
+		c.Context = ctx
+		return f(c, cl)
+	})
+}
+
+// connect calls f with a client of the agent and leaves the timeout to f.
+func connect(c *cli.Context, f func(*cli.Context, *client.Client) error) error {
+	if d := c.Duration("timeout"); d <= 0 {
 		return usage("%s: --timeout %v: must be more than nothing", c.Command.Name, d)
 	}
-	ctx, cancel := context.WithTimeout(c.Context, d)
-	defer cancel()
-	c.Context = ctx
+	awaitSocket(c)
 	cl := client.New(socketPath(c))
 	defer cl.Close()
 	return f(c, cl)
 }
 
+// awaitSocket gives an agent that was started a moment ago the time to listen: a
+// second, and only where there is a site whose agent it may be.
+func awaitSocket(c *cli.Context) {
+	if _, err := os.Stat(filepath.Join(dataDir(c), "identity")); err != nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(c.Context, min(time.Second, c.Duration("timeout")))
+	defer cancel()
+	for ctx.Err() == nil {
+		conn, err := net.Dial("unix", socketPath(c))
+		if err == nil {
+			conn.Close()
+		}
+		if !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ECONNREFUSED) {
+			return
+		}
+		sleep(ctx, 10*time.Millisecond)
+	}
+}
+
 // printJSON prints v as one line of JSON.
-func (a *app) printJSON(v any) error {
-	e := json.NewEncoder(a.out)
+func (a *app) printJSON(v any) error { return printJSON(a.out, v) }
+
+func printJSON(w io.Writer, v any) error {
+	e := json.NewEncoder(w)
 	e.SetEscapeHTML(false)
 	return e.Encode(v)
 }

@@ -98,17 +98,6 @@ func readValue(r io.Reader) ([]byte, error) {
 	return nil, client.TooLarge(int64(len(b)) + rest)
 }
 
-// isTerminal says whether somebody sits at r. The null device looks the same
-// and hurts nobody: it has nothing to say.
-func isTerminal(r io.Reader) bool {
-	f, ok := r.(*os.File)
-	if !ok {
-		return false
-	}
-	st, err := f.Stat()
-	return err == nil && st.Mode()&os.ModeCharDevice != 0
-}
-
 func (a *app) getCommand() *cli.Command {
 	return command(cli.Command{
 		Name:      "get",

@@ -10,6 +10,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -34,17 +36,23 @@ func testLog(t testing.TB) *slog.Logger {
 //	exits CODE PROGRAM ARG...   run it and want this exit code
 //	await SOCKET N              wait until the agent there reaches N voters
 //	eventually ARG...           run gus with the arguments until it succeeds
+//	eventually-says WORD ARG... run gus with the arguments until stdout has the word
+//	readenv NAME FILE           set a variable to what a file holds
+//	sigterm                     send SIGTERM to all that runs in the background
 //
-// the variables $A, $B, $C, which are UDP addresses that nobody uses, and the
+// the variables $A to $F, which are UDP addresses that nobody uses, and the
 // file large, one byte over the limit of values.
 func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir:   "testdata/script",
 		Setup: setUp,
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"exits":      exits,
-			"await":      await,
-			"eventually": eventually,
+			"exits":           exits,
+			"await":           await,
+			"eventually":      eventually,
+			"eventually-says": eventuallySays,
+			"readenv":         readEnv,
+			"sigterm":         sigterm,
 		},
 	})
 }
@@ -53,7 +61,7 @@ func setUp(e *testscript.Env) error {
 	if err := os.WriteFile(filepath.Join(e.WorkDir, "large"), make([]byte, client.MaxValue+1), 0o600); err != nil {
 		return err
 	}
-	for _, name := range []string{"A", "B", "C"} {
+	for _, name := range []string{"A", "B", "C", "D", "E", "F"} {
 		c, err := net.ListenPacket("udp", "127.0.0.1:0")
 		if err != nil {
 			return err
@@ -121,4 +129,29 @@ func await(ts *testscript.TestScript, _ bool, args []string) {
 
 func eventually(ts *testscript.TestScript, _ bool, args []string) {
 	poll(ts, func(context.Context) error { return ts.Exec("gus", args...) })
+}
+
+func eventuallySays(ts *testscript.TestScript, _ bool, args []string) {
+	poll(ts, func(context.Context) error {
+		if err := ts.Exec("gus", args[1:]...); err != nil {
+			return err
+		}
+		if out := ts.ReadFile("stdout"); !strings.Contains(out, args[0]) {
+			return fmt.Errorf("%q is missing in %s", args[0], out)
+		}
+		return nil
+	})
+}
+
+func readEnv(ts *testscript.TestScript, _ bool, args []string) {
+	if len(args) != 2 {
+		ts.Fatalf("usage: readenv NAME FILE")
+	}
+	ts.Setenv(args[0], strings.TrimSpace(ts.ReadFile(args[1])))
+}
+
+func sigterm(ts *testscript.TestScript, _ bool, _ []string) {
+	for _, c := range ts.BackgroundCmds() {
+		ts.Check(c.Process.Signal(syscall.SIGTERM))
+	}
 }

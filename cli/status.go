@@ -5,6 +5,7 @@ import (
 	"io"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/urfave/cli/v2"
 
@@ -43,25 +44,51 @@ func printStatus(w io.Writer, s client.Status, now time.Time) {
 	fmt.Fprintf(w, "site     %s, gus %s, up %s\n", s.Site, s.Version, ago(s.Started, now))
 	fmt.Fprintf(w, "cluster  %s\n", s.Cluster)
 	fmt.Fprintf(w, "data     %s\n", s.Data)
-	fmt.Fprintf(w, "listens  %s (UDP)\n", s.Listen)
+	fmt.Fprintf(w, "listens  %s (UDP), reached at %s\n", s.Listen, dash(s.Advertise))
 	fmt.Fprintf(w, "quorum   %s\n", quorumLine(s, now))
 	fmt.Fprintf(w, "keys     %d of %s in all, %d not settled\n", s.Keys, size(s.DataBytes), s.Unsettled)
 	fmt.Fprintf(w, "now      %d writes and %d reads under way, %d writes wait for a quorum\n", s.Writes, s.Reads, s.Waiting)
-	fmt.Fprintf(w, "memory   %s; on disk %s\n", size(s.Memory), size(s.Disk))
-	fmt.Fprintf(w, "\n%-16s %-18s %10s  %s\n", "VOTER", "CONNECTION", "RTT", "ADDRESS")
-	for _, v := range s.Voters {
-		fmt.Fprintf(w, "%-16s %-18s %10s  %s\n", v.Name, connection(v, now), rtt(v), v.Address)
-	}
-	for _, line := range warnings(s) {
-		fmt.Fprintf(w, "\nwarning: %s\n", line)
+	fmt.Fprintf(w, "memory   %s; on disk %s\n\n", size(s.Memory), size(s.Disk))
+	printMembers(w, s.Members, now)
+	for _, warning := range s.Warnings {
+		fmt.Fprint(w, "\n", wrap("warning: "+warning.Text, "  "))
+		if warning.Cure != "" {
+			fmt.Fprint(w, wrap("  cure: "+warning.Cure, "    "))
+		}
 	}
 }
 
+// wrap breaks text into lines of 80 columns, all but the first one indented.
+// Words stay whole.
+func wrap(text, indent string) string {
+	const width = 80
+	lead := text[:len(text)-len(strings.TrimLeft(text, " "))]
+	var b strings.Builder
+	column := 0
+	for i, word := range strings.Fields(text) {
+		n := utf8.RuneCountInString(word)
+		switch {
+		case i == 0:
+			b.WriteString(lead)
+			column = len(lead)
+		case column+1+n > width:
+			b.WriteString("\n" + indent)
+			column = len(indent)
+		default:
+			b.WriteString(" ")
+			column++
+		}
+		b.WriteString(word)
+		column += n
+	}
+	return b.String() + "\n"
+}
+
 func quorumLine(s client.Status, now time.Time) string {
-	q, n := s.Quorum, len(s.Voters)
-	need := fmt.Sprintf("%d of %d voters needed", q.Write, n)
+	q := s.Quorum
+	need := fmt.Sprintf("%d of %d voters needed", q.Write, q.Voters)
 	if q.Read != q.Write {
-		need = fmt.Sprintf("of %d voters %d needed to read, %d to write", n, q.Read, q.Write)
+		need = fmt.Sprintf("of %d voters %d needed to read, %d to write", q.Voters, q.Read, q.Write)
 	}
 	if !q.OK {
 		return fmt.Sprintf("NO, for %s: %s, %d in reach\nmissing  %s", ago(q.Since, now), need, q.Reached, strings.Join(q.Missing, ", "))
@@ -71,35 +98,6 @@ func quorumLine(s client.Status, now time.Time) string {
 		line += ", nearest in " + millis(time.Duration(q.RTT))
 	}
 	return line
-}
-
-func connection(v client.Voter, now time.Time) string {
-	switch {
-	case v.Self:
-		return "this site"
-	case v.Connected:
-		return "up for " + ago(v.Since, now)
-	}
-	return "DOWN for " + ago(v.Since, now)
-}
-
-func rtt(v client.Voter) string {
-	if v.RTT == 0 {
-		return "-"
-	}
-	return millis(time.Duration(v.RTT))
-}
-
-func warnings(s client.Status) []string {
-	var all []string
-	if s.SaveError != "" {
-		all = append(all, "writes are refused, saving fails: "+s.SaveError)
-	}
-	if u := s.UDP; u.Receive > 0 && (u.Receive < u.Wanted || u.Send < u.Wanted) {
-		all = append(all, fmt.Sprintf("UDP buffers (receive %s, send %s, wanted %s)\nlose packets under load; cure:\n  sysctl -w net.core.rmem_max=%d net.core.wmem_max=%d",
-			size(int64(u.Receive)), size(int64(u.Send)), size(int64(u.Wanted)), u.Wanted, u.Wanted))
-	}
-	return all
 }
 
 // ago returns how long ago t was, in its two largest units.

@@ -84,16 +84,37 @@ func TooLarge(size int64) error {
 }
 
 // Status asks the agent how it is.
-func (c *Client) Status(ctx context.Context) (Status, error) {
-	r, err := c.do(ctx, request{method: http.MethodGet, target: "/v1/status"})
+func (c *Client) Status(ctx context.Context) (s Status, err error) {
+	err = c.ask(ctx, request{method: http.MethodGet, target: "/v1/status"}, &s)
+	return s, err
+}
+
+// Token is what lets machines join the cluster.
+type Token struct {
+	Token    string `json:"token"`
+	Lifetime int    `json:"lifetime_seconds"` // of the founding agent's running time
+}
+
+// Token asks the agent for a token that lives for life, an hour where that is 0.
+func (c *Client) Token(ctx context.Context, life time.Duration) (t Token, err error) {
+	target := "/v1/token"
+	if life != 0 {
+		target += "?ttl=" + url.QueryEscape(life.String())
+	}
+	err = c.ask(ctx, request{method: http.MethodPost, target: target}, &t)
+	return t, err
+}
+
+// ask sends r and reads the answer's JSON into v.
+func (c *Client) ask(ctx context.Context, r request, v any) error {
+	res, err := c.do(ctx, r)
 	if err != nil {
-		return Status{}, err
+		return err
 	}
-	var s Status
-	if err := json.Unmarshal(r.Value, &s); err != nil {
-		return Status{}, fmt.Errorf("read the agent's status: %w", err)
+	if err := json.Unmarshal(res.Value, v); err != nil {
+		return fmt.Errorf("read the agent's answer: %w", err)
 	}
-	return s, nil
+	return nil
 }
 
 // target returns the path of key. PathEscape leaves no slash and no '?', so

@@ -64,7 +64,7 @@ func (a *agent) serve(c net.Conn, f func(n int, c net.Conn) bool) {
 			return
 		}
 		a.mu.Lock()
-		a.requests = append(a.requests, r.Method+" "+r.URL.Path)
+		a.requests = append(a.requests, r.Method+" "+r.URL.RequestURI())
 		n := len(a.requests)
 		a.mu.Unlock()
 		r.Body.Close()
@@ -234,6 +234,84 @@ func TestTooLargeIsKnownBeforeItIsSent(t *testing.T) {
 	_, err := New("/nowhere").Set(t.Context(), "k", make([]byte, MaxValue+1))
 	if !errors.Is(err, ErrTooLarge) || !strings.Contains(err.Error(), "1048577 bytes") {
 		t.Error(err)
+	}
+}
+
+// A listing is read page by page, and stops to ask where its reader stops.
+func TestAListingIsReadPageByPage(t *testing.T) {
+	pages := []string{
+		`{"entries":[{"key":"a","version":"1.1"},{"key":"b","version":"1.1"}],"next":"b&c"}`,
+		`{"entries":[],"next":"d"}`,
+		`{"entries":[{"key":"e","version":"2.1","size":7,"writer":"site-a"}]}`,
+	}
+	a := newAgent(t, testSocket(t), func(n int, c net.Conn) bool { return ok(c, pages[(n-1)%len(pages)]) })
+	c := New(a.socket)
+	defer c.Close()
+	var got []string
+	for e, err := range c.List(t.Context(), Listing{Prefix: "x/ y"}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		got = append(got, e.Key)
+	}
+	if strings.Join(got, " ") != "a b e" {
+		t.Errorf("%q", got)
+	}
+	want := "GET /v1/kv?after=&prefix=x%2F+y, GET /v1/kv?after=b%26c&prefix=x%2F+y, GET /v1/kv?after=d&prefix=x%2F+y"
+	if a.seen() != want {
+		t.Errorf("the agent saw %s\nwant %s", a.seen(), want)
+	}
+	for range c.List(t.Context(), Listing{Local: true}) {
+		break
+	}
+	if !strings.HasSuffix(a.seen(), "GET /v1/kv?after=&local=true&prefix=") {
+		t.Errorf("the agent saw %s", a.seen())
+	}
+}
+
+func TestAListingThatFails(t *testing.T) {
+	body := ""
+	a := newAgent(t, testSocket(t), func(_ int, c net.Conn) bool { return ok(c, body) })
+	c := New(a.socket)
+	defer c.Close()
+	for _, c := range []struct{ body, says string }{
+		{"no JSON", "read a page of keys"},
+		{`{"entries":[],"next":"a"}`, `after "a"`},
+		{strings.Repeat(" ", maxBody+1), "more than"},
+	} {
+		body = c.body
+		errs := 0
+		for _, err := range New(a.socket).List(t.Context(), Listing{After: "m"}) {
+			if errs++; err == nil || !strings.Contains(err.Error(), c.says) {
+				t.Errorf("%.20q: %v, want something with %q", c.body, err, c.says)
+			}
+		}
+		if errs != 1 {
+			t.Errorf("%.20q: %d errors", c.body, errs)
+		}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	for _, err := range c.List(ctx, Listing{}) {
+		if err == nil {
+			t.Error("a listing for a client that left")
+		}
+	}
+}
+
+func TestAskingForAToken(t *testing.T) {
+	a := newAgent(t, testSocket(t), func(_ int, c net.Conn) bool {
+		return ok(c, `{"token":"gus1-x","lifetime_seconds":90}`)
+	})
+	c := New(a.socket)
+	defer c.Close()
+	for _, life := range []time.Duration{0, 90 * time.Second} {
+		if got, err := c.Token(t.Context(), life); err != nil || got != (Token{"gus1-x", 90}) {
+			t.Errorf("%+v, %v", got, err)
+		}
+	}
+	if want := "POST /v1/token, POST /v1/token?ttl=1m30s"; a.seen() != want {
+		t.Errorf("the agent saw %s, want %s", a.seen(), want)
 	}
 }
 

@@ -2,6 +2,7 @@ package client
 
 import (
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 	"strconv"
@@ -29,13 +30,22 @@ func (c *conn) receive() (*response, error) {
 	return &response{status: resp.StatusCode, header: resp.Header, body: body, last: resp.Close}, nil
 }
 
+// maxBody is the size of the largest answer in bytes: a page of keys, which JSON
+// makes longer. The agent is no stranger; this only keeps a mistake from
+// eating the memory.
+const maxBody = 16 << 20
+
 func readBody(resp *http.Response) ([]byte, error) {
 	if n := resp.ContentLength; n >= 0 && n <= MaxValue {
 		body := make([]byte, n)
 		_, err := io.ReadFull(resp.Body, body)
 		return body, err
 	}
-	return io.ReadAll(io.LimitReader(resp.Body, MaxValue+1))
+	body, err := io.ReadAll(io.LimitReader(resp.Body, maxBody+1))
+	if err == nil && len(body) > maxBody {
+		err = fmt.Errorf("the agent's answer has more than %d bytes", maxBody)
+	}
+	return body, err
 }
 
 // result returns what r says, or the error that it stands for.

@@ -10,11 +10,12 @@ import (
 type Status struct {
 	Site      string    `json:"site"`
 	Cluster   string    `json:"cluster"`
-	Version   string    `json:"version"` // of the program
-	Data      string    `json:"data"`    // its data directory
-	Listen    string    `json:"listen"`  // the UDP address on which other sites reach it
+	Version   string    `json:"version"`             // of the program
+	Data      string    `json:"data"`                // its data directory
+	Listen    string    `json:"listen"`              // the UDP address on which other sites reach it
+	Advertise string    `json:"advertise,omitempty"` // where it tells them to reach it; empty while it does not know
 	Started   time.Time `json:"started"`
-	Voters    []Voter   `json:"voters"` // by number, this site included
+	Members   []Member  `json:"members"` // this site included: voters by number, then others by name
 	Quorum    Quorum    `json:"quorum"`
 	Keys      int       `json:"keys"`       // held, deleted ones that are remembered included
 	DataBytes int64     `json:"data_bytes"` // keys and values
@@ -26,22 +27,53 @@ type Status struct {
 	Waiting   int       `json:"waiting"`    // writes that wait for a quorum to come into reach
 	SaveError string    `json:"save_error,omitempty"`
 	UDP       UDP       `json:"udp"`
+	Warnings  []Warning `json:"warnings,omitempty"` // what somebody should look after
 }
 
-// Voter is a voter as this site sees it.
-type Voter struct {
-	Name      string    `json:"name"`
-	Number    int       `json:"number"`
-	Self      bool      `json:"self,omitempty"`
-	Connected bool      `json:"connected"`
-	Since     time.Time `json:"since"`  // of the connection, or of its absence
-	RTT       Duration  `json:"rtt_ms"` // 0: not known
-	Address   string    `json:"address,omitempty"`
+// State is how this site finds another. Nothing that the protocol decides
+// depends on it.
+type State string
+
+// The states of a member.
+const (
+	StateUp          State = "up"          // it is this site, or connected
+	StateUnreachable State = "unreachable" // others hear of it; this site is not connected with it
+	StateDown        State = "down"        // nobody hears of it
+	StateUnseen      State = "unseen"      // it was never there
+)
+
+// Member is a site as this one sees it.
+type Member struct {
+	Name    string    `json:"name"`
+	Role    string    `json:"role"`             // "voter" or "observer"
+	Number  int       `json:"number,omitempty"` // of a voter
+	Self    bool      `json:"self,omitempty"`
+	State   State     `json:"state"`
+	Since   time.Time `json:"since"`             // of the state; where it is not up, not before this agent's start
+	RTT     Duration  `json:"rtt_ms"`            // 0: not known
+	Address string    `json:"address,omitempty"` // HOST:PORT
+	Version string    `json:"version,omitempty"` // of its program
+	Failure string    `json:"failure,omitempty"` // why the last attempt to connect failed
+	Clock   *Clock    `json:"clock,omitempty"`   // nil: not compared
+}
+
+// Clock is how far a site's clock is ahead of this one's.
+type Clock struct {
+	Ahead Duration `json:"ahead_ms"` // negative: behind
+	Error Duration `json:"error_ms"` // by so much it may be wrong either way
+}
+
+// Warning is something that somebody should look after.
+type Warning struct {
+	Code string `json:"code"`           // for scripts
+	Text string `json:"text"`           // what is wrong, in a line
+	Cure string `json:"cure,omitempty"` // what to do about it, in a line
 }
 
 // Quorum says whether enough voters are in reach to write and to read.
 type Quorum struct {
 	OK      bool      `json:"ok"` // both
+	Voters  int       `json:"voters"`
 	Read    int       `json:"read"`
 	Write   int       `json:"write"`
 	Reached int       `json:"reached"` // voters connected, this site included

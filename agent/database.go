@@ -1,0 +1,63 @@
+package agent
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+
+	"gus/membership"
+)
+
+// databaseFile is the database in the data directory, and databaseMark says in the
+// identity directory that there was one.
+const (
+	databaseFile = "gus.db"
+	databaseMark = "has-database"
+)
+
+// ErrDatabaseGone: this voter has had a database, and there is none. It has
+// promised others to hold what was in it; were it to vote with an empty one,
+// a quorum could forget what it acknowledged.
+var ErrDatabaseGone = errors.New("the database is gone")
+
+// checkDatabase refuses a data directory that has lost its database.
+func checkDatabase(data string) error {
+	_, err := os.Stat(filepath.Join(data, membership.IdentityDir, databaseMark))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("look at the identity directory: %w", err)
+	}
+	path := filepath.Join(data, databaseFile)
+	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("%w: %s is missing, and this site has had one: mount its disk, or put the file back as it was when the agent stopped; "+
+			"with an empty one it must not vote, so if the file is lost leave this agent stopped: the others go on", ErrDatabaseGone, path)
+	}
+	return nil
+}
+
+// noteDatabase notes, durably and before anything is said to others, that this site has a
+// database.
+func (n *node) noteDatabase() error {
+	dir := filepath.Join(n.cfg.Data, membership.IdentityDir)
+	f, err := os.OpenFile(filepath.Join(dir, databaseMark), os.O_WRONLY|os.O_CREATE, 0o600)
+	if err != nil {
+		return fmt.Errorf("note that there is a database: %w", err)
+	}
+	err = errors.Join(f.Sync(), f.Close())
+	d, derr := os.Open(dir)
+	if derr != nil {
+		return fmt.Errorf("note that there is a database: %w", errors.Join(err, derr))
+	}
+	if serr := errors.Join(d.Sync(), d.Close()); runtime.GOOS != "windows" {
+		err = errors.Join(err, serr)
+	}
+	if err != nil {
+		return fmt.Errorf("note that there is a database: %w", err)
+	}
+	return nil
+}
