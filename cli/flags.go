@@ -22,7 +22,7 @@ func jsonFlag() cli.Flag {
 }
 
 func socketFlag() cli.Flag {
-	return &cli.StringFlag{Name: "socket", EnvVars: []string{"GUS_SOCKET"}, Usage: "the agent's unix socket `PATH`", DefaultText: "gus.sock in the data directory"}
+	return &cli.StringFlag{Name: "socket", EnvVars: []string{"GUS_SOCKET"}, Usage: "the agent's unix socket `PATH`", DefaultText: "gus.sock in the data directory, or the service's"}
 }
 
 func dataFlag() cli.Flag {
@@ -64,6 +64,24 @@ func socketPath(c *cli.Context) string {
 	return filepath.Join(dataDir(c), "gus.sock")
 }
 
+// serviceSocket is where install.sh has the service put its socket.
+const serviceSocket = "/run/gus/gus.sock"
+
+// agentSocket is the socket to ask at: where nobody said which, and there is none
+// in the default place, the service's.
+func agentSocket(c *cli.Context, service string) string {
+	s := socketPath(c)
+	if c.IsSet("socket") || c.IsSet("data") || exists(s) || !exists(service) {
+		return s
+	}
+	return service
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}
+
 // clientFlags are those of commands that ask the agent.
 func clientFlags(more ...cli.Flag) []cli.Flag {
 	return append(more, jsonFlag(), socketFlag(), dataFlag(), timeoutFlag())
@@ -85,7 +103,7 @@ func connect(c *cli.Context, f func(*cli.Context, *client.Client) error) error {
 		return usage("%s: --timeout %v: must be more than nothing", c.Command.Name, d)
 	}
 	awaitSocket(c)
-	cl := client.New(socketPath(c))
+	cl := client.New(agentSocket(c, serviceSocket))
 	defer cl.Close()
 	return f(c, cl)
 }
@@ -93,13 +111,13 @@ func connect(c *cli.Context, f func(*cli.Context, *client.Client) error) error {
 // awaitSocket gives an agent that was started a moment ago the time to listen: a
 // second, and only where there is a site whose agent it may be.
 func awaitSocket(c *cli.Context) {
-	if _, err := os.Stat(filepath.Join(dataDir(c), "identity")); err != nil {
+	if !exists(filepath.Join(dataDir(c), "identity")) {
 		return
 	}
 	ctx, cancel := context.WithTimeout(c.Context, min(time.Second, c.Duration("timeout")))
 	defer cancel()
 	for ctx.Err() == nil {
-		conn, err := net.Dial("unix", socketPath(c))
+		conn, err := net.Dial("unix", agentSocket(c, serviceSocket))
 		if err == nil {
 			conn.Close()
 		}

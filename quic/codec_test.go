@@ -32,6 +32,9 @@ func messages() []register.Message {
 		&register.MsgRead{Key: "k", Round: round, Have: tag},
 		&register.MsgAckRead{Key: "k", Round: round, Cur: write, NoValue: true, Floor: &register.Write{Tag: tag, Deleted: true}},
 		&register.MsgForward{Key: "k", Round: round, Write: write},
+		&register.MsgList{Round: round, Prefix: "a/", After: "a/b", Limit: register.MaxPage},
+		&register.MsgAckList{Round: round, Next: "b", Entries: []register.Entry{
+			{Key: "a", Tag: tag, Deleted: true}, {Key: "b", Tag: tag, Size: register.MaxValue, Aside: true}}},
 	}
 }
 
@@ -61,7 +64,7 @@ func TestBatchesComeBackAsTheyWere(t *testing.T) {
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got  %+v\nwant %+v", got, want)
 	}
-	for k := register.KindWrite; k <= register.KindForward; k++ {
+	for k := register.KindWrite; k <= register.KindAckList; k++ {
 		m := register.NewMessage(k)
 		got, err := DecodeBatch(encodeBatch(t, h, m))
 		if err != nil || !reflect.DeepEqual(got.Messages, []register.Message{m}) {
