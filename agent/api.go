@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"os"
 	"strconv"
 	"strings"
 	"time"
@@ -207,19 +208,26 @@ func (a *api) set(w http.ResponseWriter, r *http.Request, key string, timeout ti
 	return nil
 }
 
-// promptBody is the size of a body, in bytes, that arrives with its header.
-const promptBody = 2 << 10
-
 // readBody returns the body in a slice of its own, which the replica keeps. A
 // client may take as long to send it as it gives the agent to do something.
 func readBody(w http.ResponseWriter, r *http.Request, timeout time.Duration) ([]byte, error) {
-	if n := r.ContentLength; n < 0 || n > promptBody {
-		c := http.NewResponseController(w)
-		if c.SetReadDeadline(time.Now().Add(timeout)) == nil {
-			// Left in place, it would look like a client that went away.
-			defer c.SetReadDeadline(time.Time{})
+	c := http.NewResponseController(w)
+	_ = c.SetReadDeadline(time.Now().Add(timeout)) // no deadline, as in a test's recorder: no limit
+	body, err := readValue(r)
+	if err != nil {
+		// What is left of the body is not worth waiting for: the deadline
+		// stays, and the connection ends with the answer.
+		w.Header().Set("Connection", "close")
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			err = fmt.Errorf("%w: the value did not arrive within %v: nothing changed", client.ErrRefused, timeout)
 		}
+		return nil, err
 	}
+	_ = c.SetReadDeadline(time.Time{}) // left in place, it would look like a client that went away
+	return body, nil
+}
+
+func readValue(r *http.Request) ([]byte, error) {
 	if n := r.ContentLength; n >= 0 {
 		body := make([]byte, n)
 		if _, err := io.ReadFull(r.Body, body); err != nil {

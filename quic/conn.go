@@ -48,6 +48,7 @@ type conn struct {
 	dialled  bool // by this site
 	boot     uint64
 	instance uint64 // the peer's, 0 where it said none
+	attempt  uint64 // the dialler's number of this connection, 0 where it said none
 	observed string // where the peer sees this site, "" where it said nothing
 	register bool   // both are voters of one configuration: the register lane is open
 	since    time.Time

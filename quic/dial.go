@@ -98,7 +98,7 @@ func (e *Endpoint) meet(ctx context.Context, udp *net.UDPAddr) (Site, error) {
 // meetSelf finds out whether somebody with this site's certificate is this
 // site: the other side knows.
 func (e *Endpoint) meetSelf(ctx context.Context, qc *quicgo.Conn) error {
-	_, err := e.sayHello(ctx, qc)
+	_, err := e.sayHello(ctx, qc, e.attempts.Add(1))
 	_ = qc.CloseWithError(connSelf, errSelf.Error())
 	var app *quicgo.ApplicationError
 	if errors.As(err, &app) && app.ErrorCode == connTwin {
@@ -128,12 +128,14 @@ func (e *Endpoint) greet(ctx context.Context, p *peer, qc *quicgo.Conn) (*conn, 
 		_ = qc.CloseWithError(connDuplicate, errDuplicate.Error())
 		return nil, nil
 	}
-	h, err := e.sayHello(ctx, qc)
+	attempt := e.attempts.Add(1)
+	h, err := e.sayHello(ctx, qc, attempt)
 	if err != nil {
 		e.noteTwin(err, qc.RemoteAddr())
 		return nil, refuse(qc, explain(err))
 	}
 	c := e.newConn(p, qc, true, h)
+	c.attempt = attempt
 	if err := e.install(c); errors.Is(err, errDuplicate) {
 		return nil, nil
 	} else if err != nil {

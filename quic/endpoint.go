@@ -100,6 +100,7 @@ type Endpoint struct {
 	transport *quicgo.Transport
 	tls       *tls.Config
 	instance  uint64 // random, not 0
+	attempts  atomic.Uint64
 	saved     atomic.Uint64
 	buffers   sync.Pool // of *bytes.Buffer, for incoming batches
 

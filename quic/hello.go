@@ -28,14 +28,17 @@ type hello struct {
 	// Observed is where the sender sees the other one, IP:PORT: a site behind
 	// a wildcard address or NAT cannot know that by itself.
 	Observed string `cbor:"6,keyasint,omitempty"`
+	// Attempt numbers the dialler's connections: both ends know which of two is
+	// the later one, in whatever order they come to stand. The acceptor says 0.
+	Attempt uint64 `cbor:"7,keyasint,omitempty"`
 }
 
 const helloVersion = 1
 
-func (e *Endpoint) hello(to net.Addr) hello {
+func (e *Endpoint) hello(to net.Addr, attempt uint64) hello {
 	return hello{
 		Version: helloVersion, Cluster: e.id.Cluster[:], Configuration: e.cfg.Configuration,
-		Boot: e.cfg.Boot, Instance: e.instance, Observed: plainAddr(to),
+		Boot: e.cfg.Boot, Instance: e.instance, Observed: plainAddr(to), Attempt: attempt,
 	}
 }
 
@@ -64,7 +67,7 @@ func (h hello) check(ours Cluster) error {
 
 // sayHello is the dialler's part: only with the answer is it connected, since
 // TLS lets a dial succeed before the other side has judged the certificate.
-func (e *Endpoint) sayHello(ctx context.Context, qc *quicgo.Conn) (hello, error) {
+func (e *Endpoint) sayHello(ctx context.Context, qc *quicgo.Conn, attempt uint64) (hello, error) {
 	s, err := qc.OpenStreamSync(ctx)
 	if err != nil {
 		return hello{}, fmt.Errorf("say hello: %w", err)
@@ -77,7 +80,7 @@ func (e *Endpoint) sayHello(ctx context.Context, qc *quicgo.Conn) (hello, error)
 	if _, err := st.Write([]byte{byte(purposeHello)}); err != nil {
 		return hello{}, fmt.Errorf("say hello: %w", err)
 	}
-	if err := e.writeHello(st); err != nil {
+	if err := e.writeHello(st, attempt); err != nil {
 		return hello{}, fmt.Errorf("say hello: %w", err)
 	}
 	return e.readHello(st)
@@ -106,8 +109,8 @@ func (e *Endpoint) hearHello(ctx context.Context, qc *quicgo.Conn) (hello, *Stre
 	return h, st, err
 }
 
-func (e *Endpoint) writeHello(st *Stream) error {
-	b, err := encoding.Marshal(e.hello(st.RemoteAddr()))
+func (e *Endpoint) writeHello(st *Stream, attempt uint64) error {
+	b, err := encoding.Marshal(e.hello(st.RemoteAddr(), attempt))
 	if err != nil {
 		return fmt.Errorf("encode hello: %w", err)
 	}

@@ -114,8 +114,9 @@ func (c *conn) twinOf(old *conn) bool {
 // replaces decides which of two connections between the same two sites stays.
 // Both ends come to the same conclusion:
 //   - a later boot of the peer replaces an earlier one, which is dead;
-//   - of one dialler the later connection replaces the earlier one: it dials
-//     only when it has none;
+//   - of one dialler the later connection replaces the earlier one, by the
+//     dialler's own count: two may be under way at once, and come to stand in
+//     different orders at the two ends;
 //   - of two that were dialled at once, the lower site's stays;
 //   - one that has stood for longer than a race takes is gone at the other
 //     end, or that would not have dialled.
@@ -124,7 +125,7 @@ func (c *conn) replaces(old *conn) bool {
 	case c.boot != old.boot:
 		return c.boot > old.boot
 	case c.dialled == old.dialled:
-		return true
+		return c.attempt == 0 || c.attempt > old.attempt
 	case c.since.Sub(old.since) > raceWindow:
 		return true
 	}

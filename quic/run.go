@@ -177,12 +177,13 @@ func (e *Endpoint) welcome(ctx context.Context, qc *quicgo.Conn) (*conn, error) 
 		return nil, refuse(qc, err)
 	}
 	c := e.newConn(p, qc, false, h)
+	c.attempt = h.Attempt
 	if err := e.install(c); err != nil {
 		return nil, err
 	}
 	// The answer comes after the decision: with it, the other side may rely
 	// on the connection. Where it fails, so does the connection.
-	if err := e.writeHello(st); err != nil {
+	if err := e.writeHello(st, 0); err != nil {
 		_ = qc.CloseWithError(connRefused, "hello could not be answered")
 	}
 	_ = st.Close()
