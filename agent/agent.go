@@ -8,6 +8,7 @@ import (
 	"net"
 	"path/filepath"
 	"sync"
+	"syscall"
 	"time"
 
 	"gus/membership"
@@ -70,6 +71,9 @@ func open(cfg Config) (*node, error) {
 	if err := checkDatabase(cfg.Data); err != nil {
 		return nil, err
 	}
+	if err := n.bind(); err != nil { // before the store: what cannot start is no boot
+		return nil, err
+	}
 	n.loop = newLoop(newDesk(), n.log)
 	n.store, err = snapshot.Open(cfg.Data, snapshot.Options{
 		Cluster: n.id.Cluster.String(),
@@ -77,11 +81,11 @@ func open(cfg Config) (*node, error) {
 		Logger:  n.log,
 	})
 	if err != nil {
-		return nil, err
+		return nil, errors.Join(err, n.conn.Close())
 	}
 	for _, step := range []func() error{n.noteDatabase, n.recover, n.connect} {
 		if err := step(); err != nil {
-			return nil, errors.Join(err, n.store.Close())
+			return nil, errors.Join(err, n.store.Close(), n.conn.Close())
 		}
 	}
 	n.loop.store, n.loop.transport = n.store, n.endpoint
@@ -103,19 +107,28 @@ func (n *node) recover() error {
 	return nil
 }
 
-// connect makes the endpoint, on the socket that Config names, and what goes
-// over it.
-func (n *node) connect() (err error) {
-	if n.conn = n.cfg.Conn; n.conn == nil {
-		if n.conn, err = net.ListenPacket("udp", n.cfg.Listen); err != nil {
-			return fmt.Errorf("listen for other sites: %w: stop what is there, or name another address by --listen", err)
-		}
+// bind opens the socket that Config names.
+func (n *node) bind() (err error) {
+	if n.conn = n.cfg.Conn; n.conn != nil {
+		return nil
 	}
+	n.conn, err = net.ListenPacket("udp", n.cfg.Listen)
+	switch {
+	case errors.Is(err, syscall.EADDRINUSE):
+		return fmt.Errorf("listen for other sites: %w: stop what is there, or name another address by --listen", err)
+	case err != nil:
+		return fmt.Errorf("listen for other sites: %w: name an address of this machine by --listen, as in :7487", err)
+	}
+	return nil
+}
+
+// connect makes the endpoint and what goes over it.
+func (n *node) connect() (err error) {
 	if err = n.belong(); err == nil {
 		n.endpoint, err = quic.New(n.endpointConfig())
 	}
 	if err != nil {
-		return errors.Join(err, n.conn.Close())
+		return err
 	}
 	n.endpoint.SetSaved(n.store.Last())
 	return nil

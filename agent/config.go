@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/netip"
 	"path/filepath"
+	"strconv"
 )
 
 // DefaultListen is where an agent listens for other sites: on all addresses, at
@@ -54,11 +55,16 @@ func (c Config) Validate() error {
 		return errors.New("an agent has a socket or an address to listen at, not both")
 	}
 	for _, addr := range append([]string{c.Advertise}, c.Seeds...) {
-		if host, port, err := net.SplitHostPort(addr); addr != "" && (err != nil || host == "" || port == "") {
-			return fmt.Errorf("the address %q is not HOST:PORT", addr)
+		if host, port, err := net.SplitHostPort(addr); addr != "" && (err != nil || host == "" || !isPort(port)) {
+			return fmt.Errorf("the address %q is not HOST:PORT with a port of 1 to 65535", addr)
 		}
 	}
 	return nil
+}
+
+func isPort(s string) bool {
+	n, err := strconv.ParseUint(s, 10, 16)
+	return err == nil && n > 0
 }
 
 // withDefaults returns c with its zero values replaced.

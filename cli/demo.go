@@ -49,6 +49,9 @@ func (a *app) demo(c *cli.Context) (err error) {
 	defer func() { err = errors.Join(err, sites.close()) }()
 	t := &tour{out: a.out, sites: sites}
 	if err := t.run(c.Context, c.String("kill")); err != nil {
+		if c.Bool("once") && c.Context.Err() != nil {
+			return errors.New("interrupted before the tour was over")
+		}
 		return interrupted(c.Context, err)
 	}
 	if c.Bool("once") {

@@ -97,6 +97,9 @@ func (a *app) tokenCommand() *cli.Command {
 }
 
 func (a *app) token(c *cli.Context, cl *client.Client) error {
+	if ttl := c.Duration("ttl"); ttl <= 0 {
+		return usage("token: --ttl %v: must be more than nothing", ttl)
+	}
 	t, err := cl.Token(c.Context, c.Duration("ttl"))
 	if err != nil {
 		return err
@@ -140,7 +143,7 @@ func (a *app) join(c *cli.Context) error {
 	}
 	token := c.Args().First()
 	if token == "-" {
-		b, err := io.ReadAll(io.LimitReader(a.in, 1<<16))
+		b, err := patient(c.Context, func() ([]byte, error) { return io.ReadAll(io.LimitReader(a.in, 1<<16)) })
 		if err != nil {
 			return fmt.Errorf("read the token: %w", err)
 		}

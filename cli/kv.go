@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"os"
@@ -70,16 +71,39 @@ func (a *app) value(c *cli.Context) ([]byte, error) {
 	case c.NArg() < 2 && isTerminal(a.in):
 		return nil, usage("set: a value is missing: usage: gus set %s", c.Command.ArgsUsage)
 	case c.NArg() < 2, v == "-":
-		return readValue(a.in)
+		return patient(c.Context, func() ([]byte, error) { return readValue(a.in) })
 	case !strings.HasPrefix(v, "@"):
 		return []byte(v), nil
 	}
-	f, err := os.Open(v[1:])
-	if err != nil {
-		return nil, fmt.Errorf("read the value: %w", err)
+	return patient(c.Context, func() ([]byte, error) {
+		f, err := os.Open(v[1:])
+		if err != nil {
+			return nil, fmt.Errorf("read the value: %w (a value that begins with @ itself goes through stdin)", err)
+		}
+		defer f.Close()
+		return readValue(f)
+	})
+}
+
+// patient returns what read returns, or an error as soon as ctx ends: a read from a
+// terminal, a pipe or a fifo cannot be broken off, and may stay until the
+// process ends.
+func patient(ctx context.Context, read func() ([]byte, error)) ([]byte, error) {
+	type result struct {
+		b   []byte
+		err error
 	}
-	defer f.Close()
-	return readValue(f)
+	done := make(chan result, 1)
+	go func() {
+		b, err := read()
+		done <- result{b, err}
+	}()
+	select {
+	case r := <-done:
+		return r.b, r.err
+	case <-ctx.Done():
+		return nil, fmt.Errorf("%w: interrupted before all was read: nothing changed", client.ErrNotSent)
+	}
 }
 
 // readValue reads a value, or says how much too large it is.
@@ -91,9 +115,13 @@ func readValue(r io.Reader) ([]byte, error) {
 	if len(b) <= client.MaxValue {
 		return b, nil
 	}
-	rest, err := io.Copy(io.Discard, r)
-	if err != nil {
+	const most = 64 << 20 // of what is counted for the error
+	rest, err := io.Copy(io.Discard, io.LimitReader(r, most))
+	switch {
+	case err != nil:
 		return nil, fmt.Errorf("read the value: %w", err)
+	case rest == most:
+		return nil, fmt.Errorf("%w: more than %d bytes: the limit is %d bytes (1 MiB)", client.ErrTooLarge, most, client.MaxValue)
 	}
 	return nil, client.TooLarge(int64(len(b)) + rest)
 }

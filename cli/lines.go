@@ -5,17 +5,14 @@ import (
 	"context"
 	"io"
 	"os"
+
+	"github.com/mattn/go-isatty"
 )
 
-// isTerminal says whether somebody sits at stream. The null device looks the
-// same and hurts nobody: it has nothing to say, and nobody reads it.
+// isTerminal says whether somebody sits at stream.
 func isTerminal(stream any) bool {
 	f, ok := stream.(*os.File)
-	if !ok {
-		return false
-	}
-	st, err := f.Stat()
-	return err == nil && st.Mode()&os.ModeCharDevice != 0
+	return ok && isatty.IsTerminal(f.Fd())
 }
 
 // readLines passes on lines of a terminal until it or ctx ends. A read from a

@@ -61,7 +61,7 @@ func (a *app) wait(c *cli.Context, cl *client.Client) error {
 		}
 		select {
 		case <-c.Context.Done():
-			return fmt.Errorf("waited %v: %w", c.Duration("timeout"), err)
+			return fmt.Errorf("waited %v: %w", time.Since(begin).Round(100*time.Millisecond), err)
 		case <-time.After(interval):
 		}
 	}

@@ -52,6 +52,8 @@ func Join(ctx context.Context, j Joining) (Joined, error) {
 		return Joined{}, err
 	}
 	tmp := dir + ".joining"
+	_, err = os.Stat(tmp)
+	fresh := errors.Is(err, fs.ErrNotExist)
 	key, err := quic.SiteKey(tmp)
 	if err != nil {
 		return Joined{}, err
@@ -61,6 +63,9 @@ func Join(ctx context.Context, j Joining) (Joined, error) {
 		a, joined, err := j.ask(ctx, token, addr, key)
 		if err == nil {
 			return joined, j.settle(tmp, dir, a)
+		}
+		if final(err) && fresh && len(failures) == 0 {
+			_ = os.RemoveAll(tmp) // refused, and never asked before: nobody knows this key
 		}
 		if final(err) || ctx.Err() != nil {
 			return Joined{}, err

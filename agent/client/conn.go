@@ -129,17 +129,22 @@ func unanswered(ctx context.Context, err error, mayHave bool) error {
 	case mayHave:
 		return fmt.Errorf("%w: the agent did not answer (%v): it may still take effect; read the key to see", ErrUnknownOutcome, cause(ctx, err))
 	case ctx.Err() != nil:
-		return fmt.Errorf("%w: %v", ErrNotSent, ctx.Err())
+		return fmt.Errorf("%w: %v: nothing changed", ErrNotSent, cause(ctx, err))
 	}
 	return fmt.Errorf("%w: it closed the connection: %v", ErrNotRunning, err)
 }
 
 func cause(ctx context.Context, err error) error {
-	if ctx.Err() != nil {
+	switch {
+	case errors.Is(ctx.Err(), context.Canceled):
+		return errInterrupted
+	case ctx.Err() != nil:
 		return ctx.Err()
 	}
 	return err
 }
+
+var errInterrupted = errors.New("interrupted")
 
 // exchange sends req and reads the answer. sent says whether the agent may have
 // the request. The connection goes back to the pool or is closed.
