@@ -40,10 +40,10 @@ func (r *reach) clone() reach {
 }
 
 func (r *reach) set(v register.Voter, up bool, now time.Time) {
-	if up == r.up.Has(v) {
+	if !up && !r.up.Has(v) {
 		return
 	}
-	r.since[v] = now
+	r.since[v] = now // up again: by another connection, as after a restart that nobody missed
 	if up {
 		r.up = r.up.With(v)
 	} else {
