@@ -74,7 +74,7 @@ func (a *app) app() *cli.App {
 // command returns c with what all commands have in common.
 func command(c cli.Command) *cli.Command {
 	c.HideHelpCommand = true
-	c.OnUsageError = func(_ *cli.Context, err error, _ bool) error { return usage("%s: %v", c.Name, err) }
+	c.OnUsageError = func(_ *cli.Context, err error, _ bool) error { return badFlag(c, err) }
 	c.Flags = append(c.Flags, cli.HelpFlag)
 	return &c
 }

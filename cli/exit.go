@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/urfave/cli/v2"
+
 	"gus/agent/client"
 )
 
@@ -31,6 +33,27 @@ func (e *usageError) Is(target error) bool { return target == errUsage }
 
 func usage(format string, args ...any) error {
 	return &usageError{fmt.Sprintf(format, args...)}
+}
+
+// badFlag is the usage error of a flag whose value cannot be read. The
+// library says "parse error" and spells flags with one dash.
+func badFlag(c cli.Command, err error) error {
+	said := err.Error()
+	for _, f := range c.Flags {
+		name := f.Names()[0]
+		value, ok := strings.CutSuffix(said, " for flag -"+name+": parse error")
+		if !ok {
+			continue
+		}
+		value = strings.TrimPrefix(value, "invalid value ")
+		switch f.(type) {
+		case *cli.DurationFlag:
+			return usage("%s: --%s %s: not a duration such as 5s or 300ms", c.Name, name, value)
+		case *cli.IntFlag, *cli.Float64Flag:
+			return usage("%s: --%s %s: not a number", c.Name, name, value)
+		}
+	}
+	return usage("%s: %v", c.Name, err)
 }
 
 // exitCode returns the exit code that tells scripts of err.
