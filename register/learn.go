@@ -1,5 +1,7 @@
 package register
 
+import "slices"
+
 // learn takes in a write from whatever message, always the same way, and says
 // whether it is accepted here (PROTOCOL.md section 3).
 func (r *Replica) learn(g *register, w Write) bool {
@@ -161,7 +163,7 @@ func (r *Replica) stepWrite(g *register, from Voter, m *MsgWrite) {
 func (r *Replica) blind(g *register, t Tag) Set {
 	var s Set
 	for o := range r.owners(g).Without(t.Owner).Without(r.self).All {
-		if v := g.rec(o); t.Less(v.Tag) && !hasTag(v.Known, t) {
+		if v := g.rec(o); t.Less(v.Tag) && !slices.Contains(v.Known, t) {
 			s = s.With(o)
 		}
 	}
@@ -237,13 +239,4 @@ func (r *Replica) stepUpdateView(g *register, from Voter, m *MsgUpdateView) {
 		}
 	}
 	r.checkReads(g)
-}
-
-func hasTag(tags []Tag, t Tag) bool {
-	for _, u := range tags {
-		if u == t {
-			return true
-		}
-	}
-	return false
 }

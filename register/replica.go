@@ -13,14 +13,14 @@ type Op uint64
 // unless it is dropped.
 type Result struct {
 	Op         Op
-	Err        error  // ErrNotSaved, ErrTimestamps: nothing changed; nil otherwise
-	Tag        Tag    // the version written or read; of writes that were coalesced, the last one's
-	Value      []byte // a Get's value; not to be changed
-	Entries    []Entry
-	Next       string
-	Found      bool // a Get found a value; false where the key is absent or deleted
+	Err        error   // ErrNotSaved, ErrTimestamps: nothing changed; nil otherwise
+	Tag        Tag     // the version written or read; of writes that were coalesced, the last one's
+	Value      []byte  // a Get's value; not to be changed
+	Found      bool    // a Get found a value; false where the key is absent or deleted
+	Entries    []Entry // a List's keys, in order
+	Next       string  // a List's key to go on after; empty where all were looked at
+	RoundTrips int     // message rounds from its first message on: 1, at most 2 unless the operation met others; 0 where this voter is a quorum
 	write      bool
-	RoundTrips int // message rounds from its first message on: 1, at most 2 unless the operation met others; 0 where this voter is a quorum
 }
 
 // Local is what a voter knows of a key without asking anybody.

@@ -70,9 +70,6 @@ const clockBits = 16
 // 4199), so that a clock gone wild leaves room for counting on.
 const maxClock = 1 << 46
 
-// Zero is the tag of the value "absent".
-func Zero() Tag { return Tag{} }
-
 // IsZero says whether t is the tag of the value "absent".
 func (t Tag) IsZero() bool { return t == Tag{} }
 

@@ -63,6 +63,21 @@ var brokenRules = []brokenRule{
 		script: "save_fails_with_a_write_aside",
 	},
 	{
+		name:     "relay", // a reader relays an abandoned write of its own before that is saved
+		edits:    []edit{{"read.go", "\tif w.Tag.Owner == r.self {\n", "\tif w.Tag.Owner == r.self && !broken(\"relay\") {\n"}},
+		scenario: savedLate(contended(2, 0)),
+	},
+	{
+		name:     "phase-2-stays", // a write of phase 2 is not abandoned
+		edits:    []edit{{"write.go", "\tcase len(p.ops) > 0:\n", "\tcase len(p.ops) > 0 || p.phase2() && broken(\"phase-2-stays\"):\n"}},
+		scenario: readsOnly(abandoned(contended(7, 0))),
+	},
+	{
+		name:     "shut", // a voter comes back with what is not settled and does not read it
+		edits:    []edit{{"recover.go", "if g := r.regs[key]; g.readable != g.cur || g.floor != g.cur {", "if g := r.regs[key]; !broken(\"shut\") && (g.readable != g.cur || g.floor != g.cur) {"}},
+		scenario: lossy(slowDisks(contended(3, 0))),
+	},
+	{
 		name:     "paper-any", // any stale acknowledgement retags
 		edits:    []edit{{"write.go", "\tswitch {\n\tcase keep:\n\t\tr.complete(", "\tif broken(\"paper-any\") && never.Without(r.self) != 0 {\n\t\tr.retag(g)\n\t\treturn\n\t}\n\tswitch {\n\tcase keep:\n\t\tr.complete("}},
 		scenario: contended(5, 0),
@@ -230,6 +245,26 @@ func contended(voters, crashes int) func(seed uint64) Config {
 			c.Crashes = r.IntN(crashes + 1)
 			c.Restart = c.Unit * time.Duration(1+r.IntN(100))
 		}
+		return c
+	}
+}
+
+// savedLate has the clients of s give up while their writes are saved, and voters crash.
+func savedLate(s func(uint64) Config) func(uint64) Config {
+	return func(seed uint64) Config {
+		c := s(seed)
+		c.GiveUp, c.Patience, c.SaveTime = 0.7, 3*c.Unit, 10*c.Unit
+		c.Crashes, c.Restart = 6, 2*c.Unit
+		c.Ops, c.Sets, c.Pace, c.Tail = 20, 0.5, 3*c.Unit, 3
+		return c
+	}
+}
+
+// readsOnly ends s with no more voters up than reads need.
+func readsOnly(s func(uint64) Config) func(uint64) Config {
+	return func(seed uint64) Config {
+		c := s(seed)
+		c.ReadsOnly = true
 		return c
 	}
 }
