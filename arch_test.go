@@ -30,7 +30,7 @@ var picture = map[string][]string{
 
 // pure is all that the core may import: no time, no context, no sync, no
 // network, no files, no logs, no random numbers.
-var pure = []string{"errors", "fmt", "iter", "math/bits", "slices", "strconv", "strings", "unicode", "unicode/utf8"}
+var pure = []string{"errors", "fmt", "hash/crc32", "iter", "math/bits", "slices", "strconv", "strings", "unicode", "unicode/utf8"}
 
 // adapters is the one package that may import each library.
 var adapters = map[string]string{

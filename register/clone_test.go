@@ -16,7 +16,7 @@ func (r *Replica) clone() *Replica {
 	c.active = nil
 	c.dirty, c.flying, c.marks, c.waiting, c.held = nil, nil, nil, nil, nil
 	c.messages, c.results = slices.Clone(r.messages), slices.Clone(r.results)
-	must(len(r.opening) == 0 && len(r.listings) == 0, "a clone is taken after Ready and not while listing")
+	must(len(r.opening) == 0 && len(r.rereads) == 0 && len(r.listings) == 0, "a clone is taken after Ready and not while listing")
 	to := map[*register]*register{}
 	own := map[*pending]*pending{}
 	c.index = index{}

@@ -60,8 +60,11 @@ type Envelope struct {
 // Ready returns what is to be done and regards it as done, but for the
 // records: Saved or SaveFailed must follow, and until then no Ready has any.
 func (r *Replica) Ready() Ready {
-	r.startLists()
-	r.startRounds()
+	if !r.asking {
+		r.startLists()
+		r.startRereads()
+		r.startRounds()
+	}
 	var rd Ready
 	if r.saving == 0 && !r.stalled && (len(r.dirty) > 0 || r.flush) {
 		rd.Records = r.records()
@@ -74,6 +77,9 @@ func (r *Replica) Ready() Ready {
 		r.held, r.waiting = r.waiting, r.held[:0]
 	}
 	rd.Messages, r.messages = r.messages, nil
+	if r.forgot != nil { // it says nothing any more of what it holds
+		rd.Messages = slices.DeleteFunc(rd.Messages, func(e Envelope) bool { return e.Message.Kind() != KindHeard })
+	}
 	rd.Results, r.results = r.results, nil
 	return rd
 }
@@ -104,6 +110,7 @@ func (r *Replica) Saved(seq Seq) {
 func (r *Replica) SaveFailed(seq Seq) {
 	must(seq == r.saving && seq != 0, "SaveFailed answers the save under way")
 	r.saving, r.stalled = 0, true
+	r.unsaved = r.unsaved || r.noting
 	r.waiting = append(r.held, r.waiting...)
 	r.thin()
 	flying := r.flying

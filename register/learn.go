@@ -64,11 +64,13 @@ func (r *Replica) accept(g *register, v *version, decided bool) {
 			g.live.shown = g.cur
 		}
 		r.bytes += int64(len(v.Value) - len(g.cur.Value))
+		r.content.drop(g)
 		g.setCur(v)
 	}
 	if g.floor.Tag.Less(v.Tag) {
 		g.floor = v
 	}
+	r.content.add(g)
 	r.touch(g)
 	r.after(g, held{note: v.Tag})
 	r.say(g, r.others, &MsgUpdateView{Key: g.key, Tag: v.Tag, Decided: v.Decided})
@@ -79,6 +81,7 @@ func (r *Replica) accept(g *register, v *version, decided bool) {
 func (r *Replica) markDecided(g *register, t Tag) {
 	if g.cur.Tag == t && !g.cur.Decided {
 		g.cur.Decided = true
+		r.content.add(g)
 		r.mark(g)
 	}
 	if v := g.rec(t.Owner); v != nil && v.Tag == t && v.accepted {
@@ -106,11 +109,16 @@ func (r *Replica) promote(g *register, t Tag) {
 		return
 	}
 	w := g.atHand(t)
-	if w == nil {
-		return
+	if w != nil {
+		r.setReadable(g, w)
 	}
+}
+
+// setReadable notes that a read quorum has accepted w, which is at hand.
+func (r *Replica) setReadable(g *register, w *version) {
 	g.readable = w
 	if w == g.cur {
+		r.content.add(g)
 		r.mark(g)
 	}
 }

@@ -26,13 +26,13 @@ type Verdict struct {
 	Excl Set  `cbor:"2,keyasint,omitempty"` // acknowledged a complete one above it before they had accepted the tag
 }
 
-// Message is what one voter says to another, but for LIST about one key. The types
+// Message is what one voter says to another, about one key but for LIST and for those about voters. The types
 // below are all there are; each is used by pointer, and whoever is given one
 // may read it and must not change it. Who sent it is known from the
 // connection, never from the message.
 type Message interface {
 	Kind() Kind
-	// Register returns the key that the message is about; LIST and ACK-LIST have none.
+	// Register returns the key that the message is about, empty where it is about none.
 	Register() string
 }
 
@@ -52,9 +52,13 @@ const (
 	KindForward
 	KindList
 	KindAckList
+	KindCatchup
+	KindAsk
+	KindHeard
+	KindVotes
 )
 
-var kindNames = [...]string{"", "WRITE", "ACK-WRITE", "COMMIT", "NEED", "ACK-COMMIT", "UPDATE-VIEW", "READ", "ACK-READ", "FORWARD", "LIST", "ACK-LIST"}
+var kindNames = [...]string{"", "WRITE", "ACK-WRITE", "COMMIT", "NEED", "ACK-COMMIT", "UPDATE-VIEW", "READ", "ACK-READ", "FORWARD", "LIST", "ACK-LIST", "CATCHUP", "ASK", "HEARD", "VOTES"}
 
 // String returns the kind's name in PROTOCOL.md.
 func (k Kind) String() string {
@@ -155,6 +159,28 @@ type MsgAckList struct {
 	Next    string  `cbor:"3,keyasint,omitempty"`
 }
 
+// MsgCatchup is CATCHUP: a settled write that the receiver lacks (section 5).
+type MsgCatchup struct {
+	Key   string `cbor:"1,keyasint"`
+	Write Write  `cbor:"2,keyasint"`
+	Held  bool   `cbor:"3,keyasint,omitempty"` // a read quorum is known to have accepted it
+}
+
+// MsgAsk is ASK: the sender has started and does not vote yet. What was heard of
+// it before (section 7, forgetting)?
+type MsgAsk struct{}
+
+// MsgHeard is HEARD: the highest that the sender has heard of the receiver before
+// it asked; zero where nothing.
+type MsgHeard struct {
+	Boot  uint64 `cbor:"1,keyasint,omitempty"`
+	Saved Seq    `cbor:"2,keyasint,omitempty"`
+}
+
+// MsgVotes is VOTES: the sender votes from now on, and what is unfinished is to
+// be sent to it again.
+type MsgVotes struct{}
+
 // Entry is a key as LIST shows it. On the wire it says what one voter holds; in
 // a Result what a read returned.
 type Entry struct {
@@ -176,6 +202,10 @@ func (*MsgAckRead) Kind() Kind    { return KindAckRead }
 func (*MsgForward) Kind() Kind    { return KindForward }
 func (*MsgList) Kind() Kind       { return KindList }
 func (*MsgAckList) Kind() Kind    { return KindAckList }
+func (*MsgCatchup) Kind() Kind    { return KindCatchup }
+func (*MsgAsk) Kind() Kind        { return KindAsk }
+func (*MsgHeard) Kind() Kind      { return KindHeard }
+func (*MsgVotes) Kind() Kind      { return KindVotes }
 
 func (m *MsgWrite) Register() string      { return m.Key }
 func (m *MsgAckWrite) Register() string   { return m.Key }
@@ -188,6 +218,10 @@ func (m *MsgAckRead) Register() string    { return m.Key }
 func (m *MsgForward) Register() string    { return m.Key }
 func (*MsgList) Register() string         { return "" }
 func (*MsgAckList) Register() string      { return "" }
+func (m *MsgCatchup) Register() string    { return m.Key }
+func (*MsgAsk) Register() string          { return "" }
+func (*MsgHeard) Register() string        { return "" }
+func (*MsgVotes) Register() string        { return "" }
 
 // NewMessage returns an empty message of the kind for a decoder to fill, or
 // nil for a kind that does not exist.
@@ -215,6 +249,14 @@ func NewMessage(k Kind) Message {
 		return new(MsgList)
 	case KindAckList:
 		return new(MsgAckList)
+	case KindCatchup:
+		return new(MsgCatchup)
+	case KindAsk:
+		return new(MsgAsk)
+	case KindHeard:
+		return new(MsgHeard)
+	case KindVotes:
+		return new(MsgVotes)
 	}
 	return nil
 }

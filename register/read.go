@@ -199,8 +199,12 @@ func (r *Replica) tickRounds(g *register) {
 	}
 }
 
-// maxInternal bounds the rounds that a replica starts by itself.
-const maxInternal = 1024
+// maxInternal bounds the rounds that a replica starts by itself and that are in
+// progress, maxRereads those that it starts in one turn, beside what clients want.
+const (
+	maxInternal = 1024
+	maxRereads  = 128
+)
 
 // tickOpen reads a key that stayed open for a second with nothing in progress
 // (PROTOCOL.md section 5).
@@ -210,10 +214,35 @@ func (r *Replica) tickOpen(g *register) {
 		l.quiet = 0
 		return
 	}
-	if l.quiet++; due(l.quiet) && r.internal < maxInternal {
+	if l.quiet++; due(l.quiet) {
+		r.queueReread(g)
+	}
+}
+
+// queueReread has g read as soon as there is room for another internal round.
+func (r *Replica) queueReread(g *register) {
+	if !g.live.reread {
+		g.live.reread = true
+		r.rereads = append(r.rereads, g)
+	}
+}
+
+// startRereads starts internal rounds, unless there is a round of the key already.
+func (r *Replica) startRereads() {
+	done, begun := 0, 0
+	for ; done < len(r.rereads) && begun < maxRereads && r.internal < maxInternal; done++ {
+		g := r.rereads[done]
+		g.live.reread = false
+		if len(g.live.rounds) > 0 {
+			continue
+		}
 		r.newRound(g).internal = true
 		r.internal++
+		begun++
 	}
+	kept := append(r.rereads[:0], r.rereads[done:]...)
+	clear(r.rereads[len(kept):])
+	r.rereads = kept
 }
 
 // dropRead takes op out of its round, which ends with its last client.

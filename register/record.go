@@ -19,6 +19,11 @@ type Record struct {
 	Orphan   uint64   `cbor:"6,keyasint,omitempty"` // the timestamp of the highest orphan
 	Readable bool     `cbor:"7,keyasint,omitempty"` // a read quorum holds Cur
 	Mark     Tag      `cbor:"8,keyasint,omitzero"`  // a mark: of all the fields only Key, Mark, Cur.Decided and Readable count
+
+	// The record of no key is the voter's note of what it has heard of voters
+	// (PROTOCOL.md section 7, forgetting): only these two count.
+	Heard  []Progress `cbor:"9,keyasint,omitempty"`
+	Forgot *Progress  `cbor:"10,keyasint,omitempty"` // this voter has forgotten what it promised
 }
 
 // Rec is the latest write of one owner that the voter has heard of, where that is not Cur.

@@ -5,9 +5,8 @@ import "iter"
 // recover takes in what the store holds, and takes up again what a crash cut
 // off (PROTOCOL.md section 7).
 func (r *Replica) recover(records iter.Seq2[Record, error]) error {
-	pending := map[string]*Pending{}
-	var keys []string // of pending, in the order of the records
-	var open []string // likewise
+	r.pending = map[string]*Pending{}
+	var open []string // in the order of the records
 	for rec, err := range records {
 		if err != nil {
 			return err
@@ -16,18 +15,22 @@ func (r *Replica) recover(records iter.Seq2[Record, error]) error {
 			r.loadMark(rec)
 			continue
 		}
+		if rec.Key == "" {
+			r.loadNote(rec)
+			continue
+		}
 		if err := r.load(rec); err != nil {
 			return err
 		}
 		if !rec.Readable || !rec.Floor.IsZero() {
 			open = append(open, rec.Key)
 		}
-		_, known := pending[rec.Key]
+		_, known := r.pending[rec.Key]
 		if !known && rec.Pending != nil {
-			keys = append(keys, rec.Key)
+			r.resumes = append(r.resumes, rec.Key)
 		}
 		if known || rec.Pending != nil {
-			pending[rec.Key] = rec.Pending
+			r.pending[rec.Key] = rec.Pending
 		}
 	}
 	for _, key := range open {
@@ -35,12 +38,17 @@ func (r *Replica) recover(records iter.Seq2[Record, error]) error {
 			r.open(key) // to be read by a tick, should nobody else do so
 		}
 	}
-	for _, key := range keys {
-		if p := pending[key]; p != nil {
+	return nil
+}
+
+// takeUp takes up all writes that a crash cut off.
+func (r *Replica) takeUp() {
+	for _, key := range r.resumes {
+		if p := r.pending[key]; p != nil {
 			r.resume(r.open(key), p)
 		}
 	}
-	return nil
+	r.resumes, r.pending = nil, nil
 }
 
 // load makes the register of a record, in place of what an older one made.
@@ -73,10 +81,13 @@ func (r *Replica) load(rec Record) error {
 		r.regs[rec.Key] = g
 		r.index.insert(g)
 		r.bytes += int64(len(rec.Key))
+		r.content.add(g)
 		return nil
 	}
 	r.bytes -= int64(len(old.cur.Value))
+	r.content.drop(old)
 	*old = *g // maps and the index go on pointing to it
+	r.content.add(old)
 	return nil
 }
 
@@ -105,6 +116,7 @@ func (r *Replica) loadMark(rec Record) {
 	if rec.Readable {
 		g.readable = g.cur
 	}
+	r.content.add(g)
 }
 
 // resume takes up a write that a crash cut off. In phase 2 it was decided and is
@@ -122,7 +134,11 @@ func (r *Replica) resume(g *register, p *Pending) {
 
 // records returns the durable states of all that changed, and marks.
 func (r *Replica) records() []Record {
-	records := make([]Record, 0, len(r.dirty)+len(r.marks))
+	records := make([]Record, 0, len(r.dirty)+len(r.marks)+1)
+	r.noting = r.unsaved
+	if r.noting {
+		records = append(records, r.noteRecord())
+	}
 	for _, g := range r.dirty {
 		records = append(records, g.record())
 	}

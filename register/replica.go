@@ -66,11 +66,15 @@ type Replica struct {
 	// active lists the registers with something going on, and some that have
 	// come to rest since the last Tick.
 	active   []*register
-	internal int // internal rounds in progress
+	internal int         // internal rounds in progress
+	rereads  []*register // to be read for the register's own sake
 
 	index    index
 	listings []*listing
+	content  *content
+	started  Seq // the highest Seq used before it started
 
+	standing
 	gate
 }
 
@@ -93,12 +97,20 @@ func New(cfg Config, records iter.Seq2[Record, error]) (*Replica, error) {
 		regs:        map[string]*register{},
 		zero:        &version{Write: Write{Deleted: true, Decided: true}, accepted: true, hasValue: true},
 		ops:         map[Op]*register{},
+		content:     new(content),
+		started:     cfg.Saved,
+		standing:    standing{asking: cfg.Ask && len(cfg.Voters) > 1},
 		gate:        gate{saved: cfg.Saved, next: cfg.Saved + 1},
 	}
 	if records != nil {
 		if err := r.recover(records); err != nil {
 			return nil, err
 		}
+	}
+	if r.asking {
+		r.ask(r.others)
+	} else {
+		r.takeUp()
 	}
 	return r, nil
 }
@@ -138,7 +150,11 @@ func (r *Replica) dropResult(op Op) (written bool) {
 // Resend is called when a connection to peer is there (again): what is
 // unfinished is sent again to it, answered or not (PROTOCOL.md section 7).
 func (r *Replica) Resend(peer Voter) {
-	if !r.others.Has(peer) {
+	switch {
+	case !r.others.Has(peer):
+		return
+	case r.asking:
+		r.ask(SetOf(peer))
 		return
 	}
 	for _, l := range r.listings {
@@ -157,11 +173,15 @@ func (r *Replica) Resend(peer Voter) {
 	}
 }
 
-// Tick is called once a second: it sends again what was not answered, reads what
+// Tick is called once a second: it asks or sends again what was not answered, reads what
 // stayed unsettled, and tries again to save what could not be saved.
 func (r *Replica) Tick() {
 	r.stalled = false
-	r.flush = len(r.marks) > 0
+	r.flush = len(r.marks) > 0 || r.unsaved
+	if r.asking {
+		r.tickAsking()
+		return
+	}
 	active := r.active[:0]
 	for _, g := range r.active {
 		if g.live == nil {

@@ -25,6 +25,7 @@ type register struct {
 	live     *live
 	listed   bool // is in Replica.active
 	marked   bool // is in Replica.marks
+	counted  bool // cur is in Replica.content
 }
 
 // live is what a register needs only while something is going on.
@@ -37,6 +38,7 @@ type live struct {
 	shown   *version // the last cur that was decided: for Peek, while a newer one is not settled
 	seen    uint64   // the highest timestamp seen
 	quiet   int      // ticks spent open with nothing in progress
+	reread  bool     // is in Replica.rereads
 }
 
 // view is what is known of who has accepted a tag.
@@ -247,7 +249,7 @@ func (g *register) highest() uint64 {
 // section 2): what live would still know is in cur and recs.
 func (g *register) atRest() bool {
 	l := g.live
-	if l.pending != nil || len(l.queue) > 0 || len(l.rounds) > 0 || g.open() {
+	if l.pending != nil || len(l.queue) > 0 || len(l.rounds) > 0 || l.reread || g.open() {
 		return false
 	}
 	for _, h := range l.heard {

@@ -42,6 +42,9 @@ func (r *Replica) Step(from Voter, m Message) error {
 	if err := checkMessage(from, m); err != nil {
 		return err
 	}
+	if r.stepVoters(from, m) || r.asking {
+		return nil
+	}
 	switch m := m.(type) {
 	case *MsgList:
 		r.stepList(from, m)
@@ -60,6 +63,22 @@ func (r *Replica) Step(from Voter, m Message) error {
 	g.check()
 	r.quieten(g)
 	return nil
+}
+
+// stepVoters takes in a message about voters, and says whether m is one. While r
+// asks it takes in no other.
+func (r *Replica) stepVoters(from Voter, m Message) bool {
+	switch m := m.(type) {
+	case *MsgAsk:
+		r.stepAsk(from)
+	case *MsgHeard:
+		r.stepHeard(from, m)
+	case *MsgVotes:
+		r.Resend(from)
+	default:
+		return false
+	}
+	return true
 }
 
 func (r *Replica) handle(g *register, from Voter, m Message) {
@@ -82,13 +101,15 @@ func (r *Replica) handle(g *register, from Voter, m Message) {
 		r.stepAckRead(g, from, m)
 	case *MsgForward:
 		r.stepForward(g, from, m)
+	case *MsgCatchup:
+		r.stepCatchup(g, m)
 	}
 }
 
 // checkMessage refuses what no voter that follows the protocol says.
 func checkMessage(from Voter, m Message) error {
 	switch m := m.(type) {
-	case *MsgList:
+	case *MsgList, *MsgAsk, *MsgHeard, *MsgVotes:
 		return nil
 	case *MsgAckList:
 		return checkPage(m)
@@ -124,6 +145,11 @@ func checkMessage(from Voter, m Message) error {
 	case *MsgAckRead:
 		return checkAckRead(m)
 	case *MsgForward:
+		return checkWrite(m.Write)
+	case *MsgCatchup:
+		if !m.Write.Decided && !m.Held {
+			return invalid("CATCHUP of %v, which is not settled", m.Write.Tag)
+		}
 		return checkWrite(m.Write)
 	}
 	return nil

@@ -11,7 +11,7 @@ func (r *Replica) Set(op Op, key string, value []byte, deleted bool) {
 	g := r.open(key)
 	r.ops[op] = g
 	g.live.queue = append(g.live.queue, queued{op, value, deleted})
-	if g.live.pending == nil {
+	if g.live.pending == nil && !r.asking {
 		r.issue(g)
 	}
 }

@@ -106,7 +106,7 @@ var brokenRules = []brokenRule{
 	},
 	{
 		name:     "forget", // a crash forgets the pending write
-		edits:    []edit{{"recover.go", "if p := pending[key]; p != nil {", "if p := pending[key]; p != nil && !broken(\"forget\") {"}},
+		edits:    []edit{{"recover.go", "if p := r.pending[key]; p != nil {", "if p := r.pending[key]; p != nil && !broken(\"forget\") {"}},
 		scenario: contended(3, 3),
 	},
 	{

@@ -86,6 +86,12 @@ func (d digest) message(m register.Message) digest {
 		return d.num(m.Round.Boot).num(m.Round.Count).text(m.Prefix).text(m.After).num(uint64(m.Limit))
 	case *register.MsgAckList:
 		return d.num(m.Round.Boot).num(m.Round.Count).entries(m.Entries).text(m.Next)
+	case *register.MsgCatchup:
+		return d.write(m.Write).bit(m.Held)
+	case *register.MsgAsk, *register.MsgVotes:
+		return d
+	case *register.MsgHeard:
+		return d.num(m.Boot).num(uint64(m.Saved))
 	}
 	panic(fmt.Sprintf("sim: a message of unknown type %T", m))
 }
@@ -97,6 +103,9 @@ func (d digest) record(r register.Record) digest {
 	}
 	if r.Pending != nil {
 		d = d.write(r.Pending.Write).tag(r.Pending.Spec)
+	}
+	for _, p := range r.Heard {
+		d = d.num(uint64(p.Voter)).num(p.Boot).num(uint64(p.Saved))
 	}
 	return d
 }

@@ -66,6 +66,10 @@ func describe(m register.Message) string {
 		fmt.Fprintf(&b, "%d.%d %q after %q, up to %d", m.Round.Boot, m.Round.Count, m.Prefix, m.After, m.Limit)
 	case *register.MsgAckList:
 		fmt.Fprintf(&b, "%d.%d %+v next=%q", m.Round.Boot, m.Round.Count, m.Entries, m.Next)
+	case *register.MsgCatchup:
+		fmt.Fprintf(&b, "%s held=%v", describeWrite(m.Write, false), m.Held)
+	case *register.MsgHeard:
+		fmt.Fprintf(&b, "boot=%d saved=%d", m.Boot, m.Saved)
 	}
 	return b.String()
 }

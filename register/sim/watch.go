@@ -55,6 +55,9 @@ func (wa *watch) said(v *voter, m register.Message) {
 	case *register.MsgForward:
 		wa.shows(v, key, m.Write, false)
 		ok = m.Write.Tag.Owner != v.id || !ownTop(v.id, disk).Less(m.Write.Tag)
+	case *register.MsgCatchup:
+		wa.shows(v, key, m.Write, false)
+		ok = !disk.Cur.Tag.Less(m.Write.Tag)
 	case *register.MsgAckList:
 		for _, e := range m.Entries {
 			ok = ok && !v.disk.Current(e.Key).Cur.Tag.Less(e.Tag)
