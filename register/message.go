@@ -168,13 +168,16 @@ type MsgCatchup struct {
 
 // MsgAsk is ASK: the sender has started and does not vote yet. What was heard of
 // it before (section 7, forgetting)?
-type MsgAsk struct{}
+type MsgAsk struct {
+	Boot uint64 `cbor:"1,keyasint"` // the sender's
+}
 
 // MsgHeard is HEARD: the highest that the sender has heard of the receiver before
 // it asked; zero where nothing.
 type MsgHeard struct {
 	Boot  uint64 `cbor:"1,keyasint,omitempty"`
 	Saved Seq    `cbor:"2,keyasint,omitempty"`
+	Asked uint64 `cbor:"3,keyasint"` // the boot of the ASK that this answers
 }
 
 // MsgVotes is VOTES: the sender votes from now on, and what is unfinished is to

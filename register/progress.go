@@ -22,6 +22,7 @@ type standing struct {
 	pending map[string]*Pending // in those
 	forgot  *Progress           // what others have heard of this voter, and it has forgotten
 	heard   []Progress          // of the others, by voter
+	boots   map[Voter]uint64    // of the others, the latest that has spoken since this start
 	noting  bool                // a note of them is in the save under way
 	unsaved bool                // heard or forgot have changed since they were saved
 }
@@ -74,8 +75,15 @@ func (r *Replica) Progress() []Progress {
 	return out
 }
 
-// Hear takes in what a batch of messages says of voters.
-func (r *Replica) Hear(ps []Progress) {
+// Hear takes in what a batch of messages from a voter says of voters: boot is the
+// one that from sent it in. It returns false where a later start of from has
+// spoken already: then the messages of the batch must not be taken in, for that
+// start may have asked what was heard of it, and have been told less than this.
+func (r *Replica) Hear(from Voter, boot uint64, ps []Progress) bool {
+	if !r.others.Has(from) || boot < r.boots[from] {
+		return false
+	}
+	r.boots[from] = boot
 	for _, p := range ps {
 		switch {
 		case p.Voter == r.self:
@@ -84,6 +92,7 @@ func (r *Replica) Hear(ps []Progress) {
 			r.hearOf(p)
 		}
 	}
+	return true
 }
 
 func (r *Replica) hearOf(p Progress) {
@@ -121,8 +130,8 @@ func (r *Replica) forget(p Progress) {
 }
 
 // stepAsk tells a starting voter what was heard of it before.
-func (r *Replica) stepAsk(from Voter) {
-	m := &MsgHeard{}
+func (r *Replica) stepAsk(from Voter, ask *MsgAsk) {
+	m := &MsgHeard{Asked: ask.Boot}
 	for _, p := range r.heard {
 		if p.Voter == from {
 			m.Boot, m.Saved = p.Boot, p.Saved
@@ -131,9 +140,9 @@ func (r *Replica) stepAsk(from Voter) {
 	r.tell(SetOf(from), m)
 }
 
-// stepHeard takes in another's answer.
+// stepHeard takes in another's answer, unless it is one to an earlier start.
 func (r *Replica) stepHeard(from Voter, m *MsgHeard) {
-	if !r.asking || r.forgot != nil {
+	if !r.asking || r.forgot != nil || m.Asked != r.boot {
 		return
 	}
 	if p := (Progress{Voter: r.self, Boot: m.Boot, Saved: m.Saved}); r.forgets(p) {
@@ -149,7 +158,7 @@ func (r *Replica) stepHeard(from Voter, m *MsgHeard) {
 // ask asks those that have not answered.
 func (r *Replica) ask(to Set) {
 	if to &^= r.asked; to != 0 && r.forgot == nil {
-		r.tell(to, &MsgAsk{})
+		r.tell(to, &MsgAsk{Boot: r.boot})
 	}
 }
 

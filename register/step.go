@@ -70,7 +70,7 @@ func (r *Replica) Step(from Voter, m Message) error {
 func (r *Replica) stepVoters(from Voter, m Message) bool {
 	switch m := m.(type) {
 	case *MsgAsk:
-		r.stepAsk(from)
+		r.stepAsk(from, m)
 	case *MsgHeard:
 		r.stepHeard(from, m)
 	case *MsgVotes:

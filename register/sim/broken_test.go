@@ -179,8 +179,49 @@ var brokenRules = []brokenRule{
 	},
 	{
 		name:     "settled", // what is seen to be settled is marked as decided
-		edits:    []edit{{"learn.go", "\tg.readable = w\n", "\tg.readable = w\n\tif broken(\"settled\") {\n\t\tr.markDecided(g, t)\n\t}\n"}},
+		edits:    []edit{{"learn.go", "\tg.readable = w\n", "\tg.readable = w\n\tif broken(\"settled\") {\n\t\tr.markDecided(g, w.Tag)\n\t}\n"}},
 		scenario: contended(5, 0),
+	},
+	{
+		name:     "held", // what a read quorum is said to hold is marked as decided
+		edits:    []edit{{"catchup.go", "\t\tr.setReadable(g, w)\n", "\t\tr.setReadable(g, w)\n\t\tif broken(\"held\") {\n\t\t\tr.markDecided(g, w.Tag)\n\t\t}\n"}},
+		scenario: catchingUp(contended(5, 0)),
+	},
+	{
+		name:     "caught-early", // what is not settled is shown as held
+		edits:    []edit{{"content.go", "Held: g.readable == g.cur}", "Held: g.readable == g.cur || broken(\"caught-early\")}"}},
+		scenario: catchingUp(contended(5, 0)),
+	},
+	{
+		name: "old-start", // what an earlier start of a voter has said counts, though a later one has asked
+		edits: []edit{
+			{"progress.go", "|| boot < r.boots[from] {", "|| boot < r.boots[from] && !broken(\"old-start\") {"},
+			{"progress.go", "|| p.Boot > r.boot ||", "|| !broken(\"old-start\") && p.Boot > r.boot || !broken(\"old-start\") &&"},
+		},
+		scenario: overtaken(rolledBack(3)),
+	},
+	{
+		name:     "caught-unsaved", // what is not durable is shown as settled
+		edits:    []edit{{"content.go", "\tcase !r.durable(g):\n", "\tcase !r.durable(g) && !broken(\"caught-unsaved\"):\n"}},
+		scenario: watched(catchingUp(slowDisks(contended(3, 0)))),
+	},
+	{
+		name:     "stays-open", // what stays open is not read
+		edits:    []edit{{"read.go", "l.quiet++; due(l.quiet) {", "l.quiet++; due(l.quiet) && !broken(\"stays-open\") {"}},
+		scenario: contended(3, 0),
+	},
+	{
+		name: "votes-at-once", // a voter with an older directory does not ask, and does not listen
+		edits: []edit{
+			{"replica.go", "standing{asking: cfg.Ask &&", "standing{asking: cfg.Ask && !broken(\"votes-at-once\") &&"},
+			{"progress.go", "\t\tcase p.Voter == r.self:\n", "\t\tcase p.Voter == r.self && broken(\"votes-at-once\"):\n\t\tcase p.Voter == r.self:\n"},
+		},
+		scenario: rolledBack(3),
+	},
+	{
+		name:     "deaf", // what others have heard of a voter does not travel with what it says
+		edits:    []edit{{"progress.go", "\t\tcase r.others.Has(p.Voter):\n", "\t\tcase r.others.Has(p.Voter) && !broken(\"deaf\"):\n"}},
+		scenario: rolledBack(3),
 	},
 	{
 		name: "page", // a page does not wait for the disk
@@ -274,6 +315,46 @@ func abandoned(s func(uint64) Config) func(uint64) Config {
 	return func(seed uint64) Config {
 		c := s(seed)
 		c.GiveUp, c.Patience = 0.5, 20*c.Unit
+		return c
+	}
+}
+
+// catchingUp lets connections of s break, and voters pull what they lack when
+// they meet again, and at times in between.
+func catchingUp(s func(uint64) Config) func(uint64) Config {
+	return func(seed uint64) Config {
+		c := s(seed)
+		c.Catchup, c.Pulls, c.Breaks = true, 20, 3
+		c.Ops += 10
+		return c
+	}
+}
+
+// watched holds what the voters of s say against their disks.
+func watched(s func(uint64) Config) func(uint64) Config {
+	return func(seed uint64) Config {
+		c := s(seed)
+		c.unwatched = false
+		return c
+	}
+}
+
+// rolledBack puts an older image of a voter's disk back once.
+func rolledBack(voters int) func(uint64) Config {
+	return func(seed uint64) Config {
+		c := contended(voters, 0)(seed)
+		c.Ask, c.Rollback, c.TickEvery = true, true, 20*c.Unit
+		c.Ops, c.Keys = 30, 1
+		return c
+	}
+}
+
+// overtaken has messages of s arrive long after they were sent, also where the connection has
+// gone meanwhile.
+func overtaken(s func(uint64) Config) func(uint64) Config {
+	return func(seed uint64) Config {
+		c := s(seed)
+		c.Tail, c.LossAtBreak, c.Pace = 5, 0, 4*c.Unit
 		return c
 	}
 }

@@ -44,6 +44,11 @@ type Config struct {
 	Blackouts int           // times that all voters crash at once
 	Restart   time.Duration // mean time until a crashed voter starts again; 0: not before all is healed
 
+	Ask      bool // voters ask before they vote, and hear of each other's progress
+	Rollback bool // once, an older image of a voter's disk is put back; only with no other crashes
+	Catchup  bool // voters pull what they lack when they meet, and must agree in the end without reads
+	Pulls    int  // further times that one does
+
 	Turn      time.Duration // longest time that inputs gather before Drive is called
 	SaveTime  time.Duration // typical time that a save takes
 	SaveFails float64       // chance that a save fails cleanly
@@ -138,6 +143,10 @@ func Draw(seed uint64) Config {
 	drawLists(r, &c)
 	c.Blackouts = sometimes(0.05, 3)
 	c.ReadsOnly = r.IntN(3) == 0
+	c.Ask, c.Catchup = r.IntN(2) == 0, r.IntN(2) == 0
+	if c.Catchup {
+		c.Pulls = sometimes(0.5, 20)
+	}
 	return c
 }
 

@@ -88,10 +88,12 @@ func (d digest) message(m register.Message) digest {
 		return d.num(m.Round.Boot).num(m.Round.Count).entries(m.Entries).text(m.Next)
 	case *register.MsgCatchup:
 		return d.write(m.Write).bit(m.Held)
-	case *register.MsgAsk, *register.MsgVotes:
+	case *register.MsgVotes:
 		return d
+	case *register.MsgAsk:
+		return d.num(m.Boot)
 	case *register.MsgHeard:
-		return d.num(m.Boot).num(uint64(m.Saved))
+		return d.num(m.Asked).num(m.Boot).num(uint64(m.Saved))
 	}
 	panic(fmt.Sprintf("sim: a message of unknown type %T", m))
 }

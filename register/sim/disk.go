@@ -2,6 +2,7 @@ package sim
 
 import (
 	"iter"
+	"maps"
 	"slices"
 
 	"gus/register"
@@ -100,6 +101,12 @@ func (d *Disk) Fold() {
 	for k, r := range d.state {
 		d.base[k] = r
 	}
+}
+
+// Image returns a copy of what is durable, as of a disk that is copied while
+// its voter runs.
+func (d *Disk) Image() Disk {
+	return Disk{boot: d.boot, last: d.last, base: maps.Clone(d.base), log: slices.Clone(d.log), state: maps.Clone(d.state)}
 }
 
 // Last returns the highest number that was saved.

@@ -20,8 +20,12 @@ func (w *world) planFaults(span time.Duration) {
 	plan(c.Crashes, w.crashOne)
 	plan(c.Blackouts, w.blackout)
 	plan(c.FullDisks, w.fillDisk)
+	if c.Rollback {
+		w.planRollback(span)
+	}
 	plan(c.ClockJumps, func() { w.voters[w.rng.IntN(c.Voters)].setClock(w.rng) })
 	if c.Voters > 1 {
+		plan(c.Pulls, w.pullOne)
 		plan(c.Breaks, w.breakOne)
 		plan(c.Cuts, w.cutSome)
 	}

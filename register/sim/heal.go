@@ -89,6 +89,9 @@ func (w *world) healAll() {
 		return
 	}
 	w.settle()
+	if w.cfg.Catchup && !w.over() {
+		w.pullEverywhere()
+	}
 	w.readEverywhere()
 	if w.cfg.Lists > 0 {
 		w.listEverywhere()
@@ -223,6 +226,7 @@ func (w *world) atRest(v *voter) {
 	if s := v.core.Status(); !resting(s) || s.Saving {
 		w.fail("when all is over, %s is not at rest: %+v", v.name(), s)
 	}
+	v.checkContent()
 	for _, k := range w.keys {
 		if l := v.core.Peek(k); l.Tag != w.finals[k] || l.Newer || l.Pending {
 			w.fail("when all is over, %s knows %s to be %+v, but reads gave version %v", v.name(), k, l, w.finals[k])

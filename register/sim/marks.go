@@ -48,6 +48,12 @@ const (
 	MarkPageBounded // ACK-LIST with a next
 	MarkPageAside
 	MarkPageDeleted
+	MarkCatchup
+	MarkCatchupUndecided // of what a read quorum holds and its owner has not decided
+	MarkReread
+	MarkAsks // a voter that starts and asks first
+	MarkHeardLess
+	MarkOldStart
 	marks
 )
 
@@ -58,6 +64,7 @@ var markNames = [marks]string{
 	"recovered in phase 1", "recovered in phase 2", "full queue", "reconnection", "write of two rounds", "read of two rounds",
 	"ended with a quorum only", "next page", "listing with a read", "listing with none", "key listed where it was not heard of",
 	"listing dropped", "page with a next", "page with a floor above cur", "page with a tombstone",
+	"CATCHUP", "CATCHUP of what is not decided", "reread", "voter that asks", "HEARD of an earlier start", "message of an earlier start",
 }
 
 // String says what the mark stands for.
@@ -94,6 +101,11 @@ func (m *Marks) said(msg register.Message) {
 		m.hit(MarkValueLeftOut, x.NoValue)
 	case *register.MsgForward:
 		m.hit(MarkForward, true)
+	case *register.MsgCatchup:
+		m.hit(MarkCatchup, true)
+		m.hit(MarkCatchupUndecided, !x.Write.Decided)
+	case *register.MsgHeard:
+		m.hit(MarkHeardLess, x.Boot > 0)
 	case *register.MsgAckList:
 		m.hit(MarkPageBounded, x.Next != "")
 		m.hit(MarkPageAside, slices.ContainsFunc(x.Entries, func(e register.Entry) bool { return e.Aside }))

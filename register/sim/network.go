@@ -54,14 +54,25 @@ func (net *network) send(from, to int, m register.Message) {
 		net.w.outcome.Stats.Lost++
 		return
 	}
+	v := net.w.voters[from]
+	h := header{boot: v.disk.Boot()}
+	if c.Ask {
+		h.heard = v.core.Progress()
+	}
 	d := digest(0).message(m)
-	net.carry(from, to, m, d)
+	net.carry(from, to, m, d, h)
 	if !net.calm && net.rng.Float64() < c.Repeat {
-		net.carry(from, to, m, d)
+		net.carry(from, to, m, d, h)
 	}
 }
 
-func (net *network) carry(from, to int, m register.Message, d digest) {
+// header is what comes with each message of a voter that asks before it votes.
+type header struct {
+	boot  uint64
+	heard []register.Progress
+}
+
+func (net *network) carry(from, to int, m register.Message, d digest, h header) {
 	l := &net.links[from][to]
 	l.queued++
 	net.busy++
@@ -77,7 +88,7 @@ func (net *network) carry(from, to int, m register.Message, d digest) {
 			net.w.fail("a %v was changed after it was sent: %s", m.Kind(), describe(m))
 			return
 		}
-		net.w.voters[to].receive(net.w.voters[from], m, d)
+		net.w.voters[to].receive(net.w.voters[from], m, d, h)
 	})
 }
 

@@ -22,6 +22,9 @@ const (
 	traceCut
 	traceHeal
 	traceFail
+	tracePull
+	traceReread
+	traceRollback
 )
 
 // log puts an event into the trace's hash and, for one who listens, in words.

@@ -19,6 +19,7 @@ type voter struct {
 	life    int               // raised at each crash: what a past life planned does not happen
 	turning bool              // inputs came since Drive was called
 	full    bool              // the disk is
+	rolled  bool              // the disk was put back to an older image
 	slow    float64           // what its saves take, in typical ones
 	ahead   int64             // of its clock, in milliseconds
 	live    map[register.Op]*Operation
@@ -46,13 +47,14 @@ func (v *voter) start() {
 	}
 	core, err := w.cfg.New(register.Config{
 		Self: v.id, Voters: w.ids, ReadQuorum: w.cfg.ReadQuorum, WriteQuorum: w.cfg.WriteQuorum,
-		Boot: boot, Saved: v.disk.Last(),
+		Boot: boot, Saved: v.disk.Last(), Ask: w.cfg.Ask,
 	}, v.disk.Records())
 	if err != nil {
 		w.fail("%s does not start from its own disk: %v", v.name(), err)
 		return
 	}
 	v.core = core
+	w.outcome.Marks.hit(MarkAsks, !core.Votes())
 	w.log(traceStart, uint64(v.pos), func() string { return "start " + v.name() })
 	v.input(func() {})
 	life := v.life
@@ -90,6 +92,7 @@ func (v *voter) tick(life int) {
 	}
 	v.input(v.core.Tick)
 	v.peek()
+	v.remembers()
 	v.w.line.after(v.w.cfg.TickEvery, func() { v.tick(life) })
 }
 
@@ -117,7 +120,7 @@ func (v *voter) input(do func()) {
 	})
 }
 
-func (v *voter) receive(from *voter, m register.Message, d digest) {
+func (v *voter) receive(from *voter, m register.Message, d digest, h header) {
 	if v.core == nil {
 		v.w.outcome.Stats.Lost++
 		return
@@ -127,6 +130,10 @@ func (v *voter) receive(from *voter, m register.Message, d digest) {
 		return from.name() + " -> " + v.name() + " " + describe(m)
 	})
 	v.input(func() {
+		if w := v.w; w.cfg.Ask && !v.core.Hear(from.id, h.boot, h.heard) {
+			w.outcome.Marks.hit(MarkOldStart, true)
+			return
+		}
 		if err := v.core.Step(from.id, m); err != nil {
 			v.w.fail("%s refuses %s of %s: %v", v.name(), describe(m), from.name(), err)
 		}
@@ -140,6 +147,9 @@ func (v *voter) reconnected(peer *voter) {
 	}
 	v.input(func() { v.core.Resend(peer.id) })
 	v.openGate()
+	if v.w.cfg.Catchup {
+		v.pull(peer)
+	}
 }
 
 // Save implements register.Store.

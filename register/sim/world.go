@@ -40,6 +40,7 @@ type Outcome struct {
 	History History // of all operations
 	Stats   Stats
 	Marks   Marks
+	Forgot  bool // a voter noticed that it has forgotten what it promised: the run ends there
 }
 
 // Stats counts what happened in a run.
@@ -126,8 +127,8 @@ func (w *world) build() {
 	}
 }
 
-// over says whether the run has failed: nothing that follows matters then.
-func (w *world) over() bool { return w.outcome.Err != nil }
+// over says whether the run has failed, or ended early: nothing that follows matters then.
+func (w *world) over() bool { return w.outcome.Err != nil || w.outcome.Forgot }
 
 func (w *world) fail(format string, args ...any) {
 	if w.outcome.Err == nil {
