@@ -269,7 +269,8 @@ func (e *encoder) replica(r *Replica) {
 	for _, key := range slices.Sorted(maps.Keys(r.regs)) {
 		e.register(r, r.regs[key])
 	}
-	e.flag(r.saving != 0, r.stalled, len(r.dirty) > 0)
+	e.flag(r.saving != 0, r.stalled, len(r.dirty) > 0, r.asking)
+	e.num(uint64(r.asked))
 	for _, list := range [2][]held{r.held, r.waiting} {
 		e.num(uint64(len(list)))
 		for _, h := range list {
@@ -326,6 +327,13 @@ func (e *encoder) message(to Set, m Message) {
 	case *MsgForward:
 		e.num(m.Round.Boot, m.Round.Count)
 		e.write(m.Write)
+	case *MsgCatchup:
+		e.write(m.Write)
+		e.flag(m.Held)
+	case *MsgAsk:
+		e.num(m.Boot)
+	case *MsgHeard:
+		e.num(m.Asked, m.Boot, uint64(m.Saved))
 	}
 }
 

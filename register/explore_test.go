@@ -23,6 +23,8 @@ type world struct {
 	abandon bool // clients of writes may give up
 	fails   int  // at most so many saves fail cleanly, to be tried again after a tick
 	saves   bool // a save takes time, and a crash loses what was not saved; otherwise it is part of the step
+	pulls   int  // at most so many times a voter pulls what it lacks from another
+	asks    bool // who comes back asks before it votes
 	clocks  []int64
 	max     int // states in go test; 0: complete
 }
@@ -68,6 +70,7 @@ type state struct {
 	done    Tag // the highest tag of a complete operation
 	crashes int
 	fails   int
+	pulls   int
 }
 
 // outcome is what one step makes of one site, and what it gives away. Sites that
@@ -107,7 +110,7 @@ func (x *explorer) fail(format string, args ...any) {
 }
 
 func (x *explorer) config(v Voter, boot uint64, saved Seq) Config {
-	c := Config{Self: v, Boot: boot, Saved: saved}
+	c := Config{Self: v, Boot: boot, Saved: saved, Ask: x.asks && boot > 1}
 	for i := range x.n {
 		c.Voters = append(c.Voters, Voter(i+1))
 	}
@@ -156,10 +159,10 @@ func (x *explorer) rehash(t *site) {
 	t.hash = e.sum()
 }
 
-// reads says whether any read is ever begun at v: if none is, who has accepted
-// what does not matter there.
+// reads says whether any read is ever begun at v, or anything is pulled: if not, who has
+// accepted what does not matter there.
 func (x *explorer) reads(v Voter) bool {
-	return slices.ContainsFunc(x.ops, func(o worldOp) bool { return o.voter == v && !o.write })
+	return x.pulls > 0 || slices.ContainsFunc(x.ops, func(o worldOp) bool { return o.voter == v && !o.write })
 }
 
 func (x *explorer) hash(s *state) uint64 {
@@ -171,7 +174,7 @@ func (x *explorer) hash(s *state) uint64 {
 	for _, p := range s.net {
 		sum += p.hash
 	}
-	e.num(sum, uint64(s.crashes), uint64(s.fails))
+	e.num(sum, uint64(s.crashes), uint64(s.fails), uint64(s.pulls))
 	e.tag(s.done)
 	for _, o := range s.ops {
 		e.flag(o.begun, o.over, o.read)
@@ -241,6 +244,7 @@ func (x *explorer) visit(s *state) {
 			x.try(s, func(s *state) { x.recover(s, i) })
 		}
 	}
+	x.pull(s)
 	for i, o := range s.ops {
 		if x.abandon && o.begun && !o.over && x.ops[i].write && s.sites[x.ops[i].voter-1].r != nil {
 			x.try(s, func(s *state) { x.giveUp(s, i) })
@@ -248,6 +252,27 @@ func (x *explorer) visit(s *state) {
 	}
 	if !moved {
 		x.end(s)
+	}
+}
+
+// pull lets any voter pull what it lacks from any other.
+func (x *explorer) pull(s *state) {
+	for i, from := range s.sites {
+		for j, to := range s.sites {
+			if s.pulls == x.pulls || i == j || from.r == nil || to.r == nil || !to.r.Lacks(from.r.show(worldKey)) {
+				continue
+			}
+			x.try(s, func(s *state) {
+				s.pulls++
+				x.path = append(x.path, fmt.Sprintf("%d pulls from %d", j+1, i+1))
+				for _, m := range from.r.Catchup([]string{worldKey}) {
+					var e encoder
+					e.num(uint64(from.voter))
+					e.message(SetOf(to.voter), m)
+					s.net = append(s.net, post{from.voter, to.voter, m, e.sum()})
+				}
+			})
+		}
 	}
 }
 
@@ -284,7 +309,7 @@ func (x *explorer) try(s *state, step func(*state)) {
 	if x.bad != "" || x.cut {
 		return
 	}
-	c := &state{slices.Clone(s.sites), slices.Clone(s.net), slices.Clone(s.ops), s.done, s.crashes, s.fails}
+	c := &state{slices.Clone(s.sites), slices.Clone(s.net), slices.Clone(s.ops), s.done, s.crashes, s.fails, s.pulls}
 	n := len(x.path)
 	step(c)
 	if x.bad == "" && x.isNew(c) {
@@ -354,7 +379,7 @@ func (x *explorer) apply(s *state, i int, o *outcome) {
 // operation to begin or to end: all that comes of them there is a higher seen.
 func (x *explorer) matters(s *state, p post) bool {
 	m, ok := p.m.(*MsgUpdateView)
-	if !ok || m.Decided || x.script != nil {
+	if !ok || m.Decided || x.pulls > 0 || x.script != nil {
 		return true
 	}
 	for i, o := range s.ops {
@@ -592,6 +617,9 @@ var worlds = []world{
 	{name: "n3/2writers-saves-crash", n: 3, ops: []worldOp{w(1), w(2)}, crashes: 1, saves: true, max: 500_000},
 	{name: "n3/writer-reader-crash", n: 3, ops: []worldOp{w(1), r(2)}, crashes: 1, max: 500_000},
 	{name: "n3/2writers-reader", n: 3, ops: []worldOp{w(1), w(2), r(3)}, max: 500_000},
+	{name: "n3/2writers-pull", n: 3, ops: []worldOp{w(1), w(2)}, pulls: 2, max: 200_000},
+	{name: "n3/2writers-reader-pull", n: 3, ops: []worldOp{w(1), w(2), r(3)}, pulls: 1, max: 200_000},
+	{name: "n3/2writers-crash-asks", n: 3, ops: []worldOp{w(1), w(2)}, crashes: 1, asks: true, max: 200_000},
 	{name: "n3/2writers-reader-at-writer", n: 3, ops: []worldOp{w(1), w(2), r(2)}, max: 500_000},
 }
 
@@ -602,6 +630,9 @@ var further = []world{
 	{name: "n3/3writers", n: 3, ops: []worldOp{w(1), w(2), w(3)}},
 	{name: "n3/3writers-two-of-one-crash", n: 3, ops: []worldOp{w(1), w(1), w(2)}, crashes: 1},
 	{name: "n3/2writers-reader-crash", n: 3, ops: []worldOp{w(1), w(2), r(3)}, crashes: 1},
+	{name: "n3/2writers-reader-crash-pull", n: 3, ops: []worldOp{w(1), w(2), r(3)}, crashes: 1, pulls: 1},
+	{name: "n3/2writers-saves-crash-asks", n: 3, ops: []worldOp{w(1), w(2)}, crashes: 1, saves: true, asks: true},
+	{name: "n5/2writers-pull", n: 5, ops: []worldOp{w(1), w(2)}, pulls: 1},
 	{name: "n5/2writers", n: 5, ops: []worldOp{w(1), w(2)}},
 	{name: "n5/2writers-clocks", n: 5, ops: []worldOp{w(1), w(2)}, clocks: []int64{1, 2, 0, 0, 0}},
 }
