@@ -11,6 +11,7 @@ type gate struct {
 	next    Seq  // the next save's
 	stalled bool // the last save failed: none is tried before the next Tick
 	flush   bool // marks alone are worth a save
+	alone   bool // the save under way has no more than a note of what was heard of voters
 
 	dirty   []*register // to be saved as next
 	flying  []*register // being saved
@@ -68,6 +69,7 @@ func (r *Replica) Ready() Ready {
 	var rd Ready
 	if r.saving == 0 && !r.stalled && (len(r.dirty) > 0 || r.flush) {
 		rd.Records = r.records()
+		r.alone = r.noting && len(rd.Records) == 1
 		r.flush = false
 	}
 	if len(rd.Records) > 0 {
@@ -88,6 +90,9 @@ func (r *Replica) Ready() Ready {
 func (r *Replica) Saved(seq Seq) {
 	must(seq == r.saving && seq != 0, "Saved answers the save under way")
 	r.saved, r.saving = seq, 0
+	if !r.alone {
+		r.told = seq
+	}
 	flying, held := r.flying, r.held
 	r.flying, r.held = nil, nil
 	for i := range held {

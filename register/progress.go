@@ -23,6 +23,7 @@ type standing struct {
 	forgot  *Progress           // what others have heard of this voter, and it has forgotten
 	heard   []Progress          // of the others, by voter
 	boots   map[Voter]uint64    // of the others, the latest that has spoken since this start
+	told    Seq                 // the highest saved, but for notes alone
 	noting  bool                // a note of them is in the save under way
 	unsaved bool                // heard or forgot have changed since they were saved
 }
@@ -70,7 +71,7 @@ func (r *Replica) Forgot() error {
 func (r *Replica) Progress() []Progress {
 	out := slices.Clone(r.heard)
 	if !r.asking {
-		out = append(out, Progress{Voter: r.self, Boot: r.boot, Saved: r.saved})
+		out = append(out, Progress{Voter: r.self, Boot: r.boot, Saved: r.told})
 	}
 	return out
 }

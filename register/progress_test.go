@@ -156,6 +156,27 @@ func TestHearsOfItself(t *testing.T) {
 	mustSay(t, r)
 }
 
+// A save of nothing but what was heard is not told, or each would be news to the
+// others, whose saves would be news again.
+func TestNotesAreNotNews(t *testing.T) {
+	r, err := New(Config{Self: 1, Voters: []Voter{1, 2, 3}, Boot: 1}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Hear(2, 1, []Progress{{Voter: 2, Boot: 1, Saved: 7}})
+	r.Tick()
+	said(r)
+	if p := r.Progress(); r.Status().Saved != 1 || p[len(p)-1].Saved != 0 {
+		t.Errorf("it has saved %d and tells %v", r.Status().Saved, p)
+	}
+	r.Hear(2, 1, []Progress{{Voter: 2, Boot: 1, Saved: 8}})
+	r.Set(1, "k", nil, false)
+	said(r)
+	if p := r.Progress(); r.Status().Saved != 2 || p[len(p)-1].Saved != 2 {
+		t.Errorf("it has saved %d and tells %v", r.Status().Saved, p)
+	}
+}
+
 // What is heard of voters is passed on, survives a start, and is what ASK is
 // answered with; what an earlier start says after that does not count.
 func TestHearsOfOthers(t *testing.T) {
@@ -172,7 +193,7 @@ func TestHearsOfOthers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []Progress{{Voter: 2, Boot: 4, Saved: 50}, {Voter: 3, Boot: 2, Saved: 70}, {Voter: 1, Boot: 2, Saved: 1}}
+	want := []Progress{{Voter: 2, Boot: 4, Saved: 50}, {Voter: 3, Boot: 2, Saved: 70}, {Voter: 1, Boot: 2, Saved: 1}} // that save was one of the start before
 	if got := r.Progress(); !slices.Equal(got, want) {
 		t.Errorf("it passes on %v, want %v", got, want)
 	}

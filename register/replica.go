@@ -99,7 +99,7 @@ func New(cfg Config, records iter.Seq2[Record, error]) (*Replica, error) {
 		ops:         map[Op]*register{},
 		content:     new(content),
 		started:     cfg.Saved,
-		standing:    standing{asking: cfg.Ask && len(cfg.Voters) > 1, boots: map[Voter]uint64{}},
+		standing:    standing{asking: cfg.Ask && len(cfg.Voters) > 1, boots: map[Voter]uint64{}, told: cfg.Saved},
 		gate:        gate{saved: cfg.Saved, next: cfg.Saved + 1},
 	}
 	if records != nil {
