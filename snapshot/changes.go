@@ -17,19 +17,21 @@ type change struct {
 // changes are what a part of the log says, by place.
 type changes map[string]*change
 
-// place is where a key stands in the table of current records: its partition
-// and then the key.
-func (c codec) place(key string) string {
-	return string([]byte{byte(c.partition(key))}) + key
+// placeOf is where a key stands in the table of current records.
+func placeOf(key string) string { return place(int64(register.Partition(key)), key) }
+
+// place is the partition, one byte, and then the key: ordered as the table is.
+func place[K string | []byte](part int64, key K) string {
+	return string([]byte{byte(part)}) + string(key)
 }
 
 // split is the opposite of place.
 func split(place string) (part int64, key []byte) {
-	return int64(place[0]), []byte(place[1:])
+	return int64(place[0]), append([]byte{}, place[1:]...) // not nil: that would be NULL
 }
 
-// add adds a record of the key at place. It keeps r.
-func (c changes) add(place string, seq register.Seq, r register.Record) {
+// add adds a record of the key at place, which it returns. It keeps r.
+func (c changes) add(place string, seq register.Seq, r register.Record) string {
 	ch, ok := c[place]
 	if !ok {
 		ch = &change{place: place}
@@ -40,6 +42,7 @@ func (c changes) add(place string, seq register.Seq, r register.Record) {
 		ch.records = ch.records[:0]
 	}
 	ch.records = append(ch.records, r)
+	return ch.place
 }
 
 // inOrder returns the changes by place.

@@ -3,6 +3,7 @@ package snapshot
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"hash/crc32"
 
@@ -11,11 +12,10 @@ import (
 	"gus/register"
 )
 
-// codec turns records into CBOR and back.
+// codec turns records into CBOR and back. Safe for concurrent use.
 type codec struct {
-	enc   cbor.UserBufferEncMode
-	dec   cbor.DecMode
-	table *crc32.Table
+	enc cbor.UserBufferEncMode
+	dec cbor.DecMode
 }
 
 func newCodec() (codec, error) {
@@ -37,7 +37,7 @@ func newCodec() (codec, error) {
 	if err != nil {
 		return codec{}, fmt.Errorf("set up decoding: %w", err)
 	}
-	return codec{enc, dec, crc32.MakeTable(crc32.Castagnoli)}, nil
+	return codec{enc, dec}, nil
 }
 
 // append appends r to a CBOR sequence.
@@ -52,33 +52,53 @@ func (c codec) append(body *bytes.Buffer, r register.Record) error {
 func (c codec) decode(body []byte) ([]register.Record, error) {
 	var records []register.Record
 	for len(body) > 0 {
-		var r register.Record
-		rest, err := c.dec.UnmarshalFirst(body, &r)
+		r, rest, err := c.first(body)
 		if err != nil {
-			return nil, fmt.Errorf("decode a record: %w", err)
+			return nil, err
 		}
 		records, body = append(records, r), rest
 	}
 	return records, nil
 }
 
-// open checks a row's sum and decodes its body.
+// first decodes the first record of a CBOR sequence.
+func (c codec) first(body []byte) (r register.Record, rest []byte, err error) {
+	rest, err = c.dec.UnmarshalFirst(body, &r)
+	if err != nil {
+		return r, nil, fmt.Errorf("decode a record: %w", err)
+	}
+	return r, rest, nil
+}
+
+var errChecksum = errors.New("checksum does not match")
+
+// open checks a row of the log and decodes its body.
 func (c codec) open(seq register.Seq, sum int64, body []byte) ([]register.Record, error) {
-	if c.checksum(seq, body) != sum {
-		return nil, fmt.Errorf("checksum does not match")
+	if logSum(seq, body) != sum {
+		return nil, errChecksum
 	}
 	return c.decode(body)
 }
 
-// checksum is the CRC-32C of a row's save number, eight bytes with the highest
-// first, and its body.
-func (c codec) checksum(seq register.Seq, body []byte) int64 {
-	sum := crc32.Checksum(binary.BigEndian.AppendUint64(nil, uint64(seq)), c.table)
-	return int64(crc32.Update(sum, c.table, body))
+// openRecord checks a row of the current records and decodes its body.
+func (c codec) openRecord(key []byte, seq register.Seq, epoch, sum int64, body []byte) (register.Record, error) {
+	if recordSum(key, seq, epoch, body) != sum {
+		return register.Record{}, errChecksum
+	}
+	r, ok := plainRecord(body)
+	if ok && r.Key == string(key) {
+		return r, nil
+	}
+	r, rest, err := c.first(body)
+	if err == nil && (len(rest) > 0 || r.Key != string(key)) {
+		err = errors.New("it is not one record of that key")
+	}
+	return r, err
 }
 
-// partition is the partition of a key, 0 to 15: the lowest bits of the key's
-// CRC-32C. It is part of the format.
-func (c codec) partition(key string) int64 {
-	return int64(crc32.Checksum([]byte(key), c.table) % 16)
+// logSum is the sum of a row of the log: of its save's number, eight bytes
+// with the highest first, and its body.
+func logSum(seq register.Seq, body []byte) int64 {
+	sum := crc32.Checksum(binary.BigEndian.AppendUint64(nil, uint64(seq)), castagnoli)
+	return int64(crc32.Update(sum, castagnoli, body))
 }

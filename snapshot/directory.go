@@ -89,7 +89,10 @@ func checkFiles(dir string) (exists bool, err error) {
 			return false, forbidden(path+suffix, err)
 		}
 	}
-	return true, nil
+	if err := checkHeader(path); err != nil {
+		return false, err
+	}
+	return true, checkWAL(path + "-wal")
 }
 
 // checkOrphan refuses a write-ahead log without its database: it may hold

@@ -2,17 +2,46 @@
 // reported as saved is there after any crash, and a start reads it back.
 //
 // A data directory holds one SQLite file, gus.db, in write-ahead mode with a
-// sync at each commit. It has four tables:
+// sync at each commit. Its tables:
 //
-//	meta     cluster id and boot
+//	meta     schema, cluster id, boot, the database's id
 //	log      what was saved, in order: a save is one transaction
 //	records  the current record of each key, as folded from the log
-//	fold     how far that is
+//	parts    how many those are in each partition, and what their sums add up to
+//	passes   how far the log is folded: the newest complete pass and the one under way
+//	epochs   what passes have changed, by partition
+//	cursors  how far this voter has read other voters' databases
 //
 // The log is what "durable" means. It is appended to, so that a save costs one
 // small write and one sync however many keys it touches and however large the
-// database is. When it exceeds a bound, it is folded into records: sorted, a
-// few hundred keys at a time, between saves. Then its rows are dropped.
+// database is.
+//
+// # Epochs
+//
+// Some seconds after something was saved, or sooner where much is, a pass over
+// what the log then holds makes an epoch of it: it writes the records that have
+// changed, sorted, partition by partition (16, by a hash of the key), in
+// transactions of a few dozen keys between saves. The transaction that ends a
+// partition marks the epoch complete for it, with a row in epochs. A partition
+// in which nothing changed has no such row: the pass's position is beyond it,
+// and that says that the epoch covers it too. Then the rows of the log that all
+// partitions cover are dropped.
+//
+// An epoch covers exactly what was saved up to one save. Its number is
+// max(last + 1, clock / length): comparable between sites with good clocks, and
+// where a clock jumps nothing depends on it but the number.
+//
+// A pass gives way: while there are saves, the writer leaves them four times as
+// long after each of its transactions. Where the log is over its bound, saves have to wait instead, each
+// for twice as many keys as it saves, so that they cannot outrun folding.
+//
+// # The order of changes
+//
+// Changes answers what a save after some other one has changed from an index on
+// the records' save numbers, and from a list in memory of what the log holds
+// beyond them. A key is in the list until the pass that folds it is complete,
+// and is then taken from the list alone, so that it does not matter when it
+// moves into the index.
 //
 // # Why not something simpler
 //
@@ -21,14 +50,17 @@
 // a whole log first puts the keys that share a page together. A log file of our
 // own would need its own recovery, checksums, space management and proofs;
 // SQLite has them, tested by more power cuts than we shall ever see. It does
-// not checksum its pages, hence the sums in our rows.
+// not checksum its pages, hence the sums in our rows; and it takes the first
+// wrong bit of its log for the end, hence checkWAL.
 //
 // # Invariants
 //
-//   - Records, and then those rows of the log that fold does not cover, are the
-//     whole state, of each key older before newer. The position of a folding
-//     is written in the transaction that reaches it, so that no crash lets an
-//     older record be replayed over a newer one.
+//   - Records, and then those rows of the log that no pass covers, are the
+//     whole state, of each key older before newer. The position of a pass is
+//     written in the transaction that reaches it, so that no crash lets an
+//     older record be replayed over a newer one: a pass that was cut off is
+//     resumed where it was.
+//   - A row of the log is dropped only once it is covered in all partitions.
 //   - One goroutine, the writer, owns the one connection that writes. One save
 //     is in flight at most.
 //   - A save is reported as done only after its commit was synced. One that
@@ -39,14 +71,19 @@
 //     database is made under another name and renamed when it is whole, so a
 //     gus.db that is empty or has no schema is damage and never a crash of
 //     ours, and is refused.
+//   - A wrong bit is ErrDamaged, or does no harm. Each row has a sum; the log's
+//     rows have no gaps; the records of a partition, and the index on them, add
+//     up. Only within the last commit of SQLite's log it looks as a power cut
+//     does, and that save is gone.
 //   - Nothing but SQLite opens the database while a Store has it open: closing
 //     any descriptor of the file would drop SQLite's locks.
-//   - An idle Store writes nothing: it has no timers. Saves pay for folding,
-//     so that they cannot outrun it.
+//   - An idle Store writes nothing and has no timer running. On a full disk,
+//     what no save waits for is tried again with longer and longer pauses, and
+//     after a save that succeeded.
 //
-// # Room for epochs
+// # Room for versions
 //
-// Rows of records are ordered by partition, one of 16 by a hash of the key,
-// and then by key, and each carries the number of the save that changed it
-// last: an epoch of a partition can be cut at a save, partition by partition.
+// Each record carries the epoch that wrote it, and what it replaces is still
+// there in the transaction that replaces it (foldKey): a table of superseded
+// versions can be written there.
 package snapshot

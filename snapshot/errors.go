@@ -1,6 +1,7 @@
 package snapshot
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -77,6 +78,18 @@ func explain(path string, err error) error {
 		return fmt.Errorf("%s: %w for uid %d, or the file system is read-only: %w", path, ErrPermission, os.Getuid(), err)
 	}
 	return fmt.Errorf("%s: %w", path, err)
+}
+
+// unreadable explains why a row of the file at path could not be read: what is
+// neither SQLite's nor ours says that a value is not what the table may hold.
+func unreadable(path string, err error) error {
+	if _, ok := resultCode(err); ok || err == nil {
+		return explain(path, err)
+	}
+	if errors.Is(err, ErrDamaged) || errors.Is(err, context.Canceled) {
+		return err
+	}
+	return damaged(path, "%v", err)
 }
 
 // resultCode returns SQLite's primary result code, if err has one.

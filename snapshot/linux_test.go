@@ -9,6 +9,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"gus/register"
 )
@@ -145,5 +146,67 @@ func TestReallyFullDisk(t *testing.T) {
 	if s.Last() != seq {
 		t.Errorf("last is %d after save %d", s.Last(), seq)
 	}
+	s.end(t)
+}
+
+// The disk fills up while epochs are made one after another, stays full for a
+// while, and has space again: saves succeed at once, epochs go on, and nobody
+// has reopened anything.
+func TestFullDiskWithEpochs(t *testing.T) {
+	mount := t.TempDir()
+	if err := syscall.Mount("tmpfs", mount, "tmpfs", 0, "size=2m"); err != nil {
+		t.Skip("cannot mount a small disk:", err)
+	}
+	t.Cleanup(func() { syscall.Unmount(mount, 0) })
+	s := beginWith(t, filepath.Join(mount, "site"), Options{
+		bounds: bounds{rows: 1 << 10, bytes: 256 << 10, keys: 8, piece: 32 << 10},
+		Epoch:  time.Millisecond,
+	})
+	seq, want := register.Seq(0), state{}
+	save := func() error {
+		seq++
+		records := []register.Record{record(fmt.Sprint(seq%700), uint64(seq), 1000)}
+		err := s.save(seq, records)
+		if err == nil {
+			want.apply(records...)
+		}
+		return err
+	}
+	failures := 0
+	for tries := 0; failures < 50 && tries < 20000; tries++ {
+		err := save()
+		if err != nil {
+			failures++
+			if !errors.Is(err, ErrRolledBack) {
+				t.Fatalf("save %d ends with %v", seq, err)
+			}
+		}
+		if err != nil && failures%10 == 0 {
+			mustEqual(t, recovered(t, s.Records()), want)
+			taken(t, func(yield func(Change, error) bool) { changes, _ := s.Changes(0); changes(yield) })
+		}
+	}
+	if failures == 0 {
+		t.Fatal("the disk is not full")
+	}
+	full := s.Stats()
+	must(t, syscall.Mount("tmpfs", mount, "tmpfs", syscall.MS_REMOUNT, "size=32m"))
+	for range 50 {
+		must(t, save())
+	}
+	for tries := 0; s.Stats().EpochHeldUp || s.Stats().Epoch <= full.Epoch; tries++ {
+		if tries == 5000 {
+			t.Fatalf("no epoch was made: %+v, when the disk was full: %+v", s.Stats(), full)
+		}
+		must(t, save())
+	}
+	mustEqual(t, recovered(t, s.Records()), want)
+	if st := s.Stats(); st.WALBytes > 16<<20 {
+		t.Errorf("SQLite's log has %d bytes", st.WALBytes)
+	}
+	dir := dirOf(s)
+	s.end(t)
+	s = begin(t, dir, small)
+	mustEqual(t, recovered(t, s.Records()), want)
 	s.end(t)
 }

@@ -35,22 +35,29 @@ type session struct {
 }
 
 // start opens a Store in dir.
-func start(dir string, b bounds) (*session, error) {
+func start(dir string, b bounds) (*session, error) { return startWith(dir, Options{bounds: b}) }
+
+// startWith is start with further options.
+func startWith(dir string, opts Options) (*session, error) {
 	s := &session{results: make(chan error, 1)}
+	opts.Cluster = cluster
+	opts.Done = func(_ register.Seq, err error) { s.results <- err }
+	opts.Logger = slog.New(slog.NewTextHandler(&s.logged, nil))
 	var err error
-	s.Store, err = Open(dir, Options{
-		Cluster: cluster,
-		Done:    func(_ register.Seq, err error) { s.results <- err },
-		Logger:  slog.New(slog.NewTextHandler(&s.logged, nil)),
-		bounds:  b,
-	})
+	s.Store, err = Open(dir, opts)
 	return s, err
 }
 
 // begin is start, which must succeed; the test closes what is open at its end.
 func begin(t testing.TB, dir string, b bounds) *session {
 	t.Helper()
-	s, err := start(dir, b)
+	return beginWith(t, dir, Options{bounds: b})
+}
+
+// beginWith is begin with further options.
+func beginWith(t testing.TB, dir string, opts Options) *session {
+	t.Helper()
+	s, err := startWith(dir, opts)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -23,14 +24,15 @@ var refusals = []struct {
 }{
 	{
 		"a newer version ran here",
-		func(t *testing.T, dir string) { tamper(t, dir, "PRAGMA user_version = 2") },
+		func(t *testing.T, dir string) {
+			tamper(t, dir, "PRAGMA user_version = 2")
+			setMeta(t, dir, "schema", int64(2))
+		},
 		ErrNewer, []string{databaseName, "schema is 2", "run the newer version"},
 	},
 	{
 		"it is another cluster's",
-		func(t *testing.T, dir string) {
-			tamper(t, dir, "UPDATE meta SET value = 'f00d' WHERE name = 'cluster'")
-		},
+		func(t *testing.T, dir string) { setMeta(t, dir, "cluster", "f00d") },
 		ErrOtherCluster, []string{databaseName, `"f00d"`, `"` + cluster + `"`},
 	},
 	{
@@ -81,6 +83,33 @@ var refusals = []struct {
 		"a table is gone",
 		func(t *testing.T, dir string) { tamper(t, dir, "DROP TABLE records") },
 		ErrDamaged, []string{databaseName, "incomplete", "records"},
+	},
+	{
+		"a bit of the version is another",
+		func(t *testing.T, dir string) { tamper(t, dir, "PRAGMA user_version = 3") },
+		ErrDamaged, []string{databaseName, "schema is 3"},
+	},
+	{
+		"a bit of the cluster's id is another",
+		func(t *testing.T, dir string) {
+			tamper(t, dir, "UPDATE meta SET value = 'c0ffed' WHERE name = 'cluster'")
+		},
+		ErrDamaged, []string{databaseName, `meta "cluster"`, "checksum"},
+	},
+	{
+		"a row of the log is gone",
+		func(t *testing.T, dir string) { tamper(t, dir, "DELETE FROM log WHERE id = (SELECT min(id) FROM log)") },
+		ErrDamaged, []string{databaseName, "the log has save"},
+	},
+	{
+		"a bit of a pass is another",
+		func(t *testing.T, dir string) { tamper(t, dir, "UPDATE passes SET seq = seq + 1") },
+		ErrDamaged, []string{databaseName, "pass", "checksum"},
+	},
+	{
+		"a bit of an epoch is another",
+		func(t *testing.T, dir string) { tamper(t, dir, "UPDATE epochs SET time = time + 1") },
+		ErrDamaged, []string{databaseName, "epoch", "checksum"},
 	},
 	{
 		"a bit of the log is another",
@@ -161,7 +190,7 @@ func TestRefusalLeavesLog(t *testing.T) {
 // A damaged record is found by its sum when it is read, whatever SQLite thinks
 // of it.
 func TestDamagedRecords(t *testing.T) {
-	for _, set := range []string{"body = x'a0'", "body = x''", "seq = 7777", "sum = 0"} {
+	for _, set := range []string{"body = x'a0'", "body = x''", "seq = 7777", "sum = 0", "epoch = epoch + 1", "part = part + 1 WHERE part = 15"} {
 		t.Run(set, func(t *testing.T) {
 			dir := freshDir(t)
 			s := begin(t, dir, small)
@@ -286,6 +315,16 @@ func tamper(t testing.TB, dir, statement string) {
 		t.Fatal(err)
 	}
 	must(t, errors.Join(conn.Close(), db.Close()))
+}
+
+// setMeta changes a value in the closed database in dir, and its sum.
+func setMeta(t testing.TB, dir, name string, value any) {
+	t.Helper()
+	literal := fmt.Sprint(value)
+	if _, ok := value.(string); ok {
+		literal = "'" + literal + "'"
+	}
+	tamper(t, dir, fmt.Sprintf("UPDATE meta SET value = %s, sum = %d WHERE name = '%s'", literal, sumOf("meta", name, value), name))
 }
 
 // ask runs a pragma or query with one number as its result.

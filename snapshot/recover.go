@@ -6,70 +6,10 @@ import (
 	"errors"
 	"iter"
 	"net/url"
+	"time"
 
 	"gus/register"
 )
-
-// What is read of the tables, in the order of row.
-const (
-	currentRows = "SELECT 0, seq, sum, body FROM records ORDER BY part, key"
-	logRows     = "SELECT id, seq, sum, body FROM log ORDER BY id"
-)
-
-// Records yields what is saved: of each key the folded record, then those of
-// the log in the order in which they were saved, older before newer. It ends
-// with an error, ErrDamaged among them, if it cannot go on. It reads one
-// state of the database, on a connection of its own, with memory for one row:
-// at most 256 records. Safe for concurrent use before Close; while it is
-// read, the file gus.db-wal cannot shrink.
-func (s *Store) Records() iter.Seq2[register.Record, error] {
-	return func(yield func(register.Record, error) bool) {
-		stopped := false
-		err := s.replay(func(r register.Record) (more bool) {
-			stopped = !yield(r, nil)
-			return !stopped
-		})
-		if err != nil && !stopped {
-			yield(register.Record{}, err)
-		}
-	}
-}
-
-// replay calls each with all records, until it wants no more.
-func (s *Store) replay(each func(register.Record) (more bool)) (err error) {
-	db, conn, err := connect(s.path, url.Values{"mode": {"ro"}})
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, conn.Close(), db.Close()) }()
-	// A transaction, so that a record which is folded meanwhile does not go
-	// unseen in both tables.
-	tx, err := conn.BeginTx(context.Background(), &sql.TxOptions{ReadOnly: true})
-	if err != nil {
-		return explain(s.path, err)
-	}
-	defer tx.Rollback() // nothing was written
-	f, err := s.readFold(tx)
-	if err != nil {
-		return err
-	}
-	for _, query := range []string{currentRows, logRows} {
-		for row, err := range s.readRows(tx, query) {
-			if err != nil {
-				return err
-			}
-			for _, r := range row.records {
-				if query == logRows && f.covers(row.id, s.codec.place(r.Key)) {
-					continue
-				}
-				if !each(r) {
-					return nil
-				}
-			}
-		}
-	}
-	return nil
-}
 
 // inspect refuses a database that is not ours or is damaged, and loads where it
 // stands. It has a connection of its own which cannot write: the closing of one
@@ -79,93 +19,169 @@ func (s *Store) inspect() error {
 	if err != nil {
 		return err
 	}
-	err = verify(conn, s.path, s.opts.Cluster)
-	if err == nil {
-		err = s.load(conn)
-	}
-	return errors.Join(err, conn.Close(), db.Close())
+	return errors.Join(s.inspectOn(conn), conn.Close(), db.Close())
 }
 
-// load reads where the database stands: how far it is folded, and the log,
-// which is checked by that.
-func (s *Store) load(conn *sql.Conn) error {
+func (s *Store) inspectOn(conn *sql.Conn) error {
 	tx, err := conn.BeginTx(context.Background(), &sql.TxOptions{ReadOnly: true})
 	if err != nil {
 		return explain(s.path, err)
 	}
 	defer tx.Rollback() // nothing was written
-	f, err := s.readFold(tx)
+	if err := verify(tx, s.path, s.opts.Cluster); err != nil {
+		return err
+	}
+	if err := s.check(tx); err != nil {
+		return err
+	}
+	for _, load := range []func(*sql.Tx) error{s.loadMeta, s.loadPasses, s.loadEpochs, s.loadCursors, s.loadLog} {
+		if err := load(tx); err != nil {
+			return err
+		}
+	}
+	if len(s.changes) > 0 { // beyond the pass under way
+		s.epochDue = time.Now().Add(s.opts.Epoch)
+	}
+	s.show()
+	return nil
+}
+
+func (s *Store) loadMeta(tx *sql.Tx) error {
+	boot, err := getMeta[int64](tx, s.path, "boot")
 	if err != nil {
 		return err
 	}
-	last, id, underWay := f.seq, int64(0), changes{}
-	for row, err := range s.readRows(tx, logRows) {
+	database, err := getMeta[int64](tx, s.path, "database")
+	s.boot, s.database = uint64(boot), uint64(database)
+	return err
+}
+
+// loadPasses reads how far the database is folded.
+func (s *Store) loadPasses(tx *sql.Tx) (err error) {
+	if s.pass, s.whole, err = readPasses(tx, s.path); err != nil {
+		return err
+	}
+	s.pass.parts, err = readParts(tx, s.path)
+	return err
+}
+
+// readPasses reads the newest pass, and the newest one that is complete: it may
+// be the same.
+func readPasses(tx *sql.Tx, path string) (newest, whole pass, err error) {
+	rows, err := tx.Query("SELECT number, seq, time, keys, part_keys, target, dropped, position, sum FROM passes ORDER BY number")
+	if err != nil {
+		return newest, whole, incomplete(path, err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var position []byte
+		var sum int64
+		var p pass
+		err := rows.Scan(&p.number, &p.seq, &p.time, &p.keys, &p.partKeys, &p.target, &p.dropped, &position, &sum)
+		if err != nil {
+			return newest, whole, unreadable(path, err)
+		}
+		p.position = string(position)
+		if p.sum() != sum {
+			return newest, whole, damaged(path, "pass %d: %v", p.number, errChecksum)
+		}
+		if p.complete() {
+			whole = p
+		}
+		newest = p
+	}
+	newest.begun = newest.dropped < newest.target
+	return newest, whole, explain(path, rows.Err())
+}
+
+// readParts reads what the partitions' records come to.
+func readParts(tx *sql.Tx, path string) (parts [register.Partitions]part, err error) {
+	rows, err := tx.Query("SELECT part, keys, digest, sum FROM parts")
+	if err != nil {
+		return parts, incomplete(path, err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var number, sum int64
+		var p part
+		if err := rows.Scan(&number, &p.keys, &p.digest, &sum); err != nil {
+			return parts, unreadable(path, err)
+		}
+		if sumOf("parts", number, p.keys, p.digest) != sum {
+			return parts, damaged(path, "partition %d: %v", number, errChecksum)
+		}
+		parts[number] = p
+	}
+	return parts, explain(path, rows.Err())
+}
+
+// loadLog reads and checks the log, and sets the numbers that follow from it.
+func (s *Store) loadLog(tx *sql.Tx) error {
+	p := &s.pass
+	last, id, underWay := p.seq, p.dropped, changes{}
+	for row, err := range s.readLog(tx) {
 		if err != nil {
 			return err
 		}
-		if id == 0 {
-			f.dropped = row.id - 1
+		if row.id != id+1 || row.seq < last && row.id > p.target {
+			return damaged(s.path, "the log has save %d in row %d after save %d in row %d", row.seq, row.id, last, id)
 		}
 		into := s.changes
-		if row.id <= f.target {
+		if row.id <= p.target {
 			into = underWay
-			f.rows, f.size = f.rows+1, f.size+row.size
+			p.rows, p.size = p.rows+1, p.size+row.size
 		}
 		for _, r := range row.records {
-			if place := s.codec.place(r.Key); !f.covers(row.id, place) {
-				into.add(place, row.seq, r)
+			at := placeOf(r.Key)
+			if !p.covers(row.id, at) {
+				into.add(at, row.seq, r)
+			}
+			if row.id > p.target || !p.complete() {
+				s.recent = append(s.recent, recent{row.seq, at, !r.IsMark()})
 			}
 		}
 		s.logRows.Add(1)
 		s.logBytes.Add(row.size)
 		last, id = row.seq, row.id
 	}
-	f.changes = underWay.inOrder()
-	s.fold, s.nextID = f, id+1
-	s.last.Store(uint64(last))
+	if id < p.target {
+		return damaged(s.path, "the log ends with row %d, and pass %d needs it up to row %d", id, p.number, p.target)
+	}
+	p.changes = underWay.inOrder()
+	s.nextID = id + 1
+	s.last.Store(uint64(max(last, p.seq)))
 	return nil
 }
 
-// readFold reads how far the database is folded.
-func (s *Store) readFold(tx *sql.Tx) (f fold, err error) {
-	var position []byte
-	err = tx.QueryRow("SELECT seq, target, position FROM fold").Scan(&f.seq, &f.target, &position)
-	if err != nil {
-		return f, incomplete(s.path, err)
-	}
-	f.position = string(position)
-	return f, nil
-}
-
-// row is a row of the log or the current records (then id is 0), checked.
-type row struct {
+// logRow is a row of the log, checked.
+type logRow struct {
 	id      int64
 	seq     register.Seq
 	size    int64 // of its body
 	records []register.Record
 }
 
-// readRows yields the rows that query finds. It ends with the first error.
-func (s *Store) readRows(tx *sql.Tx, query string) iter.Seq2[row, error] {
-	return func(yield func(row, error) bool) {
-		rows, err := tx.Query(query)
+// readLog yields the rows of the log. It ends with the first error.
+func (s *Store) readLog(tx *sql.Tx) iter.Seq2[logRow, error] {
+	return func(yield func(logRow, error) bool) {
+		rows, err := tx.Query("SELECT id, seq, sum, body FROM log ORDER BY id")
 		if err != nil {
-			yield(row{}, incomplete(s.path, err))
+			yield(logRow{}, incomplete(s.path, err))
 			return
 		}
 		defer rows.Close()
 		for rows.Next() {
-			var r row
+			var r logRow
 			var sum int64
 			var body sql.RawBytes
 			if err := rows.Scan(&r.id, &r.seq, &sum, &body); err != nil {
-				yield(row{}, explain(s.path, err))
+				yield(logRow{}, unreadable(s.path, err))
 				return
 			}
 			r.size = int64(len(body))
 			r.records, err = s.codec.open(r.seq, sum, body)
 			if err != nil {
-				yield(row{}, damaged(s.path, "save %d: %v", r.seq, err))
+				yield(logRow{}, damaged(s.path, "save %d: %v", r.seq, err))
 				return
 			}
 			if !yield(r, nil) {
@@ -173,7 +189,7 @@ func (s *Store) readRows(tx *sql.Tx, query string) iter.Seq2[row, error] {
 			}
 		}
 		if err := rows.Err(); err != nil {
-			yield(row{}, explain(s.path, err))
+			yield(logRow{}, explain(s.path, err))
 		}
 	}
 }

@@ -2,7 +2,9 @@ package snapshot
 
 import (
 	"context"
+	"crypto/rand"
 	"database/sql"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -15,48 +17,93 @@ import (
 const applicationID = 0x47555300
 
 // schemaVersion is the version of the schema below. It stands in the header
-// (user_version), where it can be read whatever the tables are.
+// (user_version), where it can be read whatever the tables are, and in meta,
+// where a flipped bit is found.
 const schemaVersion = 1
 
-// schema makes the tables. In log, id orders the rows and seq is the number of
-// the save; a large save has several rows. body is a CBOR sequence of records
-// in log, and one record in records; sum is checksum(seq, body). The one row of
-// fold is the type fold.
-const schema = `
-CREATE TABLE meta (
+// schema makes the tables, each with the sums that tell a wrong bit (sum.go).
+//
+// In log, id orders the rows, without a gap, and seq is the number of the
+// save; a large save has several rows. body is a CBOR sequence of records in
+// log, and one record in records. passes has the newest complete pass and the
+// one under way (the type pass), epochs has what passes changed in partitions,
+// parts what a partition's records come to. The index is what Changes reads:
+// it covers it, so that no body is read.
+var schema = []string{
+	`CREATE TABLE meta (
 	name  TEXT PRIMARY KEY,
-	value ANY NOT NULL
-) STRICT, WITHOUT ROWID;
-
-CREATE TABLE log (
+	value ANY NOT NULL,
+	sum   INTEGER NOT NULL
+) STRICT, WITHOUT ROWID`,
+	`CREATE TABLE log (
 	id   INTEGER PRIMARY KEY,
 	seq  INTEGER NOT NULL,
 	sum  INTEGER NOT NULL,
 	body BLOB NOT NULL
-) STRICT;
-
-CREATE TABLE records (
-	part INTEGER NOT NULL,
-	key  BLOB NOT NULL,
-	seq  INTEGER NOT NULL,
-	sum  INTEGER NOT NULL,
-	body BLOB NOT NULL,
-	PRIMARY KEY (part, key)
-) STRICT, WITHOUT ROWID;
-
-CREATE TABLE fold (
+) STRICT`,
+	`CREATE TABLE passes (
+	number    INTEGER PRIMARY KEY,
+	seq       INTEGER NOT NULL,
+	time      INTEGER NOT NULL,
+	keys      INTEGER NOT NULL,
+	part_keys INTEGER NOT NULL,
+	target    INTEGER NOT NULL,
+	dropped   INTEGER NOT NULL,
+	position  BLOB NOT NULL,
+	sum       INTEGER NOT NULL
+) STRICT`,
+	`CREATE TABLE epochs (
+	part   INTEGER NOT NULL,
+	number INTEGER NOT NULL,
+	seq    INTEGER NOT NULL,
+	time   INTEGER NOT NULL,
+	keys   INTEGER NOT NULL,
+	sum    INTEGER NOT NULL,
+	PRIMARY KEY (part, number)
+) STRICT, WITHOUT ROWID`,
+	`CREATE TABLE parts (
+	part   INTEGER PRIMARY KEY,
+	keys   INTEGER NOT NULL,
+	digest INTEGER NOT NULL,
+	sum    INTEGER NOT NULL
+) STRICT`,
+	`CREATE TABLE cursors (
+	name     TEXT PRIMARY KEY,
+	database INTEGER NOT NULL,
 	seq      INTEGER NOT NULL,
-	target   INTEGER NOT NULL,
-	position BLOB NOT NULL
-) STRICT;
-`
+	sum      INTEGER NOT NULL
+) STRICT, WITHOUT ROWID`,
+	`CREATE TABLE records (
+	part  INTEGER NOT NULL,
+	key   BLOB NOT NULL,
+	seq   INTEGER NOT NULL,
+	epoch INTEGER NOT NULL,
+	sum   INTEGER NOT NULL,
+	body  BLOB NOT NULL,
+	PRIMARY KEY (part, key)
+) STRICT, WITHOUT ROWID`,
+	`CREATE INDEX changed ON records (seq, sum)`,
+}
 
 // connect opens the one connection of a handle of its own on the database at
 // path, with further parameters of the driver.
 func connect(path string, parameters url.Values) (*sql.DB, *sql.Conn, error) {
+	db, err := handle(path, parameters)
+	if err != nil {
+		return nil, nil, err
+	}
+	conn, err := db.Conn(context.Background())
+	if err != nil {
+		return nil, nil, errors.Join(explain(path, err), db.Close())
+	}
+	return db, conn, nil
+}
+
+// handle makes a handle on the database at path.
+func handle(path string, parameters url.Values) (*sql.DB, error) {
 	abs, err := filepath.Abs(path)
 	if err != nil {
-		return nil, nil, fmt.Errorf("find the database: %w", err)
+		return nil, fmt.Errorf("find the database: %w", err)
 	}
 	parameters.Set("_busy_timeout", "5000")
 	parameters.Set("_defensive", "1")
@@ -67,13 +114,9 @@ func connect(path string, parameters url.Values) (*sql.DB, *sql.Conn, error) {
 	dsn := url.URL{Scheme: "file", Path: filepath.ToSlash(abs), RawQuery: parameters.Encode()}
 	db, err := sql.Open("sqlite", dsn.String())
 	if err != nil {
-		return nil, nil, fmt.Errorf("open the database: %w", err)
+		return nil, fmt.Errorf("open the database: %w", err)
 	}
-	conn, err := db.Conn(context.Background())
-	if err != nil {
-		return nil, nil, errors.Join(explain(path, err), db.Close())
-	}
-	return db, conn, nil
+	return db, nil
 }
 
 // create makes the database of a new data directory: whole, or not at all. It
@@ -113,58 +156,37 @@ func initialise(path, cluster string) error {
 	if err != nil {
 		return err
 	}
-	const rest = `
-PRAGMA application_id = %d;
-PRAGMA user_version = %d;
-INSERT INTO meta (name, value) VALUES ('boot', 0);
-INSERT INTO fold (seq, target, position) VALUES (0, 0, x'');
-INSERT INTO meta (name, value) VALUES ('cluster', ?);
-COMMIT;`
-	_, err = conn.ExecContext(context.Background(),
-		"BEGIN IMMEDIATE;"+schema+fmt.Sprintf(rest, applicationID, schemaVersion), cluster)
+	err = fill(conn, cluster)
 	if err := errors.Join(err, conn.Close(), db.Close()); err != nil {
 		return explain(path, err)
 	}
 	return nil
 }
 
-// verify refuses a database that is not ours, of a newer version, or of
-// another cluster.
-func verify(conn *sql.Conn, path, cluster string) error {
+// fill makes the tables and what is always in them, in one transaction. A
+// failure leaves it open, and closing rolls it back.
+func fill(conn *sql.Conn, cluster string) error {
 	ctx := context.Background()
-	var application, version int64
-	if err := conn.QueryRowContext(ctx, "PRAGMA application_id").Scan(&application); err != nil {
-		return explain(path, err)
+	var id [8]byte
+	rand.Read(id[:]) // never fails
+	statements := append([]string{"BEGIN IMMEDIATE"}, schema...)
+	statements = append(statements, fmt.Sprintf("PRAGMA application_id = %d", applicationID),
+		fmt.Sprintf("PRAGMA user_version = %d", schemaVersion))
+	for _, text := range statements {
+		if _, err := conn.ExecContext(ctx, text); err != nil {
+			return err
+		}
 	}
-	if application != applicationID {
-		return damaged(path, "it is not a database of gus")
+	for name, value := range map[string]any{
+		"schema":   int64(schemaVersion),
+		"boot":     int64(0),
+		"database": int64(binary.LittleEndian.Uint64(id[:]) >> 1), // not negative, for people
+		"cluster":  cluster,
+	} {
+		if _, err := conn.ExecContext(ctx, metaPut, name, value, sumOf("meta", name, value)); err != nil {
+			return err
+		}
 	}
-	if err := conn.QueryRowContext(ctx, "PRAGMA user_version").Scan(&version); err != nil {
-		return explain(path, err)
-	}
-	switch {
-	case version > schemaVersion:
-		return fmt.Errorf("%s was %w: its schema is %d, this version knows %d: run the newer version", path, ErrNewer, version, schemaVersion)
-	case version < schemaVersion:
-		return damaged(path, "its schema is %d, and there never was such a one", version)
-	}
-	var found string
-	if err := conn.QueryRowContext(ctx, "SELECT value FROM meta WHERE name = 'cluster'").Scan(&found); err != nil {
-		return incomplete(path, err)
-	}
-	if found != cluster {
-		return fmt.Errorf("%s %w: it is of %q, this agent is of %q: use that cluster's data directory, or an empty one",
-			path, ErrOtherCluster, found, cluster)
-	}
-	return nil
-}
-
-// incomplete explains why a row or table that is always there could not be
-// read: it is missing, or what SQLite says.
-func incomplete(path string, err error) error {
-	const missing = 1 // SQLITE_ERROR: no such table or column
-	if code, ok := resultCode(err); errors.Is(err, sql.ErrNoRows) || ok && code == missing {
-		return damaged(path, "its schema is incomplete: %v", err)
-	}
-	return explain(path, err)
+	_, err := conn.ExecContext(ctx, "COMMIT")
+	return err
 }

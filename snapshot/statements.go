@@ -11,11 +11,14 @@ import (
 
 // statements are what the writer does all the time, prepared.
 type statements struct {
-	begin, commit, rollback *sql.Stmt
-	logInsert, logDrop      *sql.Stmt
-	recordGet, recordPut    *sql.Stmt
-	foldPut                 *sql.Stmt
-	bootRaise, bootGet      *sql.Stmt
+	begin, commit, rollback         *sql.Stmt
+	logInsert, logDrop              *sql.Stmt
+	recordGet, recordSum, recordPut *sql.Stmt
+	passPut, passDrop               *sql.Stmt
+	epochPut, epochTrim             *sql.Stmt
+	partPut                         *sql.Stmt
+	cursorPut, cursorDrop           *sql.Stmt
+	metaPut                         *sql.Stmt
 }
 
 // statement is one of them, and its text.
@@ -31,11 +34,17 @@ func (p *statements) all() []statement {
 		{&p.rollback, "ROLLBACK"},
 		{&p.logInsert, "INSERT INTO log (id, seq, sum, body) VALUES (?, ?, ?, ?)"},
 		{&p.logDrop, "DELETE FROM log WHERE id <= ?"},
-		{&p.recordGet, "SELECT seq, sum, body FROM records WHERE part = ? AND key = ?"},
-		{&p.recordPut, "REPLACE INTO records (part, key, seq, sum, body) VALUES (?, ?, ?, ?, ?)"},
-		{&p.foldPut, "UPDATE fold SET seq = ?, target = ?, position = ?"},
-		{&p.bootRaise, "UPDATE meta SET value = value + 1 WHERE name = 'boot'"},
-		{&p.bootGet, "SELECT value FROM meta WHERE name = 'boot'"},
+		{&p.recordGet, "SELECT seq, epoch, sum, body FROM records WHERE part = ? AND key = ?"},
+		{&p.recordSum, "SELECT sum FROM records WHERE part = ? AND key = ?"},
+		{&p.recordPut, "REPLACE INTO records (part, key, seq, epoch, sum, body) VALUES (?, ?, ?, ?, ?, ?)"},
+		{&p.passPut, "REPLACE INTO passes (number, seq, time, keys, part_keys, target, dropped, position, sum) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"},
+		{&p.passDrop, "DELETE FROM passes WHERE number < ?"},
+		{&p.epochPut, "INSERT INTO epochs (part, number, seq, time, keys, sum) VALUES (?, ?, ?, ?, ?, ?)"},
+		{&p.epochTrim, "DELETE FROM epochs WHERE part = ?1 AND number <= (SELECT number FROM epochs WHERE part = ?1 ORDER BY number DESC LIMIT 1 OFFSET ?2)"},
+		{&p.partPut, "REPLACE INTO parts (part, keys, digest, sum) VALUES (?, ?, ?, ?)"},
+		{&p.cursorPut, "REPLACE INTO cursors (name, database, seq, sum) VALUES (?, ?, ?, ?)"},
+		{&p.cursorDrop, "DELETE FROM cursors WHERE name = ?"},
+		{&p.metaPut, metaPut},
 	}
 }
 

@@ -8,10 +8,10 @@ import (
 	"fmt"
 	"log/slog"
 	"net/url"
-	"os"
 	"path/filepath"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/gofrs/flock"
 	"modernc.org/sqlite"
@@ -31,35 +31,52 @@ type Options struct {
 	// end. Done must not call Close.
 	Done func(seq register.Seq, err error)
 
+	// Epoch is an epoch's length: how long after the first save since the last
+	// one the next is begun. It ends sooner where much is saved. At least a
+	// millisecond; 0: ten seconds.
+	Epoch time.Duration
+
 	// Logger is told of what nobody gets as an error. Nil: nobody is told.
 	Logger *slog.Logger
 
-	bounds bounds // zero: see defaultBounds
+	bounds    bounds        // zero: see defaultBounds
+	checkTime time.Duration // zero: see checkTime
+	committed func()        // nil, or called after each transaction of the writer
 }
+
+// defaultEpoch is the length of an epoch unless Options say otherwise.
+const defaultEpoch = 10 * time.Second
 
 // bounds are how long the log may become and in which pieces it is folded.
 type bounds struct {
 	rows  int64 // of the log: when there are more, it is folded
 	bytes int64 // likewise, of their bodies
-	keys  int64 // in one transaction of folding, and a quarter of the rows dropped in one
+	keys  int64 // in one transaction of folding, where no save owes more; a quarter of the rows dropped in one
 	piece int64 // bytes in one transaction of folding; the last key may go beyond
 }
 
 // defaultBounds let a start read the log in a few tenths of a second, and a
 // save wait for a folding transaction no longer than for a few syncs.
-var defaultBounds = bounds{rows: 1 << 16, bytes: 16 << 20, keys: 256, piece: 1 << 20}
+var defaultBounds = bounds{rows: 1 << 16, bytes: 16 << 20, keys: 32, piece: 256 << 10}
+
+// step is how many keys one transaction of folding has at most. A large save
+// that has to wait for many of them may as well wait for fewer syncs.
+func (b bounds) step(owed int64) int64 { return max(b.keys, min(owed, 8*b.keys)) }
 
 // Store keeps records in a data directory. It implements register.Store.
 type Store struct {
-	opts  Options
-	log   *slog.Logger
-	path  string // of the database
-	codec codec
-	lock  *flock.Flock
-	db    *sql.DB
-	boot  uint64
+	opts     Options
+	log      *slog.Logger
+	path     string // of the database
+	codec    codec
+	lock     *flock.Flock
+	db       *sql.DB // the writer's
+	readers  *sql.DB // of Changes and Keys
+	boot     uint64
+	database uint64
 
-	jobs    chan job // room for one: the save that is in flight
+	jobs    chan job      // room for one: the save that is in flight
+	wake    chan struct{} // room for one: a cursor waits to be saved
 	busy    atomic.Bool
 	stopped chan struct{} // closed by the writer when it ends
 	closing func() error
@@ -68,31 +85,44 @@ type Store struct {
 	logRows  atomic.Int64
 	logBytes atomic.Int64
 
+	commits sync.Mutex // held by the writer in its transactions, see look
+
+	mu      sync.Mutex // held for moments
+	recent  []recent   // what the log says beyond the current records, in order, with last; appended to or replaced
+	cursors cursors
+	shown   shown
+
 	// What follows belongs to the writer.
 	conn       *sql.Conn
 	statements statements
 	nextID     int64        // of the log's next row
 	body       bytes.Buffer // of the row being written
-	fold       fold         // the folding under way
-	changes    changes      // what the log says after fold.target
+	pass       pass         // the newest one
+	whole      pass         // the newest one that is complete
+	changes    changes      // what the log says after pass.target
 	owed       int64        // keys to fold before the next save
-	stalled    bool         // folding failed for want of space, and no save has succeeded since
-	grows      bool         // folding failed for want of space, and the logger was told
 	broken     error        // a transaction ended with an unknown outcome
+
+	timer    *time.Timer
+	epochDue time.Time     // when the next pass begins; zero: nothing was saved
+	nextStep time.Time     // of the pass under way
+	saving   bool          // there was a save since its last step
+	stalled  time.Time     // until when nothing is tried that no save waits for, for want of space
+	retry    time.Duration // how long that was
+	held     bool          // that has failed for want of space, and the logger was told
 }
 
 // Open opens the data directory dir, makes it (mode 0700, its parent must
 // exist) and its database if they are absent, and raises Boot durably before
 // it returns. It refuses with ErrLocked, ErrPermission, ErrNewer,
 // ErrOtherCluster or ErrDamaged, having changed nothing; where the disk is
-// full, with ErrRolledBack. The caller closes the Store.
+// full, with ErrRolledBack. It has SQLite check the database's pages for two
+// seconds at most. The caller closes the Store.
 func Open(dir string, opts Options) (*Store, error) {
 	if opts.Cluster == "" || opts.Done == nil {
 		return nil, errors.New("open a data directory: no cluster id, or nobody to report saves to")
 	}
-	if opts.bounds == (bounds{}) {
-		opts.bounds = defaultBounds
-	}
+	opts.setDefaults()
 	codec, err := newCodec()
 	if err != nil {
 		return nil, err
@@ -108,18 +138,34 @@ func Open(dir string, opts Options) (*Store, error) {
 		codec:   codec,
 		lock:    lock,
 		jobs:    make(chan job, 1),
+		wake:    make(chan struct{}, 1),
 		stopped: make(chan struct{}),
 		changes: changes{},
+		timer:   time.NewTimer(0),
 	}
-	if s.log == nil {
-		s.log = slog.New(slog.DiscardHandler)
-	}
+	s.timer.Stop()
 	s.closing = sync.OnceValue(s.close)
 	if err := s.open(dir); err != nil {
 		return nil, errors.Join(err, s.release())
 	}
 	go s.run()
 	return s, nil
+}
+
+func (o *Options) setDefaults() {
+	if o.bounds == (bounds{}) {
+		o.bounds = defaultBounds
+	}
+	if o.checkTime == 0 {
+		o.checkTime = checkTime
+	}
+	if o.Epoch == 0 {
+		o.Epoch = defaultEpoch
+	}
+	o.Epoch = max(o.Epoch, time.Millisecond)
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
 }
 
 // open opens the database, or makes it, and reads where it stands.
@@ -148,7 +194,15 @@ func (s *Store) open(dir string) error {
 	if err := s.setUp(); err != nil {
 		return err
 	}
-	return s.raiseBoot()
+	if err := s.raiseBoot(); err != nil {
+		return err
+	}
+	s.readers, err = handle(s.path, url.Values{"mode": {"ro"}})
+	if err != nil {
+		return err
+	}
+	s.readers.SetMaxOpenConns(4)
+	return nil
 }
 
 // setUp makes the verified database's connection ready for writing.
@@ -161,9 +215,21 @@ func (s *Store) setUp() error {
 	if mode != "wal" {
 		return fmt.Errorf("%s: its file system offers no shared memory, which the write-ahead log needs: use a local disk", s.path)
 	}
+	// Behind the end of SQLite's log there may be what a power cut has spoilt.
+	// With the next one, checkWAL could no longer tell the two apart. Where
+	// the disk is full it stays, and raiseBoot says so.
+	var busy, frames, moved int
+	err := s.conn.QueryRowContext(ctx, "PRAGMA wal_checkpoint(TRUNCATE)").Scan(&busy, &frames, &moved)
+	if err := explain(s.path, err); err != nil && !errors.Is(err, ErrRolledBack) {
+		return err
+	}
 	// A large transaction may make the log of SQLite larger; it is cut at the
 	// next checkpoint, of which there is one each 1000 pages or so.
 	if _, err := s.conn.ExecContext(ctx, fmt.Sprintf("PRAGMA journal_size_limit = %d", 8<<20)); err != nil {
+		return explain(s.path, err)
+	}
+	// Folding goes to and fro in the order of changes, whose pages are many.
+	if _, err := s.conn.ExecContext(ctx, fmt.Sprintf("PRAGMA cache_size = -%d", 8<<10)); err != nil {
 		return explain(s.path, err)
 	}
 	if err := s.statements.prepare(s.conn); err != nil {
@@ -174,15 +240,15 @@ func (s *Store) setUp() error {
 
 // raiseBoot counts this start. The commit is synced.
 func (s *Store) raiseBoot() error {
-	err := s.statements.transact(func() error {
-		if _, err := s.statements.bootRaise.Exec(); err != nil {
-			return err
-		}
-		return s.statements.bootGet.QueryRow().Scan(&s.boot)
+	boot := int64(s.boot) + 1
+	err := s.transact(func() error {
+		_, err := s.statements.metaPut.Exec("boot", boot, sumOf("meta", "boot", boot))
+		return err
 	})
 	if err != nil {
 		return fmt.Errorf("raise the boot number: %w", incomplete(s.path, err))
 	}
+	s.boot = uint64(boot)
 	return nil
 }
 
@@ -194,36 +260,10 @@ func (s *Store) Boot() uint64 { return s.boot }
 // as it is durable, and never goes down. Safe for concurrent use.
 func (s *Store) Last() register.Seq { return register.Seq(s.last.Load()) }
 
-// Stats are what the data takes on the disk.
-type Stats struct {
-	LogRows       int64 // saved and not yet folded; a large save has several rows
-	LogBytes      int64 // of those rows, encoded
-	DatabaseBytes int64 // gus.db
-	WALBytes      int64 // gus.db-wal
-}
-
-// Stats measures s. It costs two system calls. Safe for concurrent use.
-func (s *Store) Stats() Stats {
-	return Stats{
-		LogRows:       s.logRows.Load(),
-		LogBytes:      s.logBytes.Load(),
-		DatabaseBytes: fileSize(s.path),
-		WALBytes:      fileSize(s.path + "-wal"),
-	}
-}
-
-// fileSize returns the size of the file at path, 0 if there is none.
-func fileSize(path string) int64 {
-	info, err := os.Stat(path)
-	if err != nil {
-		return 0
-	}
-	return info.Size()
-}
-
-// Close finishes the save in flight, if there is one, and gives the directory
-// free. It returns what an earlier transaction failed with, if its outcome is
-// unknown. No Save may come after it; a second Close does no harm.
+// Close finishes the save in flight, if there is one, saves cursors that wait
+// for it, and gives the directory free. It returns what an earlier transaction
+// failed with, if its outcome is unknown. No Save may come after it; a second
+// Close does no harm.
 func (s *Store) Close() error { return s.closing() }
 
 func (s *Store) close() error {
@@ -235,6 +275,9 @@ func (s *Store) close() error {
 // release closes what is open of the database, and then the lock.
 func (s *Store) release() error {
 	var errs []error
+	if s.readers != nil {
+		errs = append(errs, s.readers.Close())
+	}
 	if s.db != nil {
 		errs = append(errs, s.statements.close(), s.conn.Close(), s.db.Close())
 	}

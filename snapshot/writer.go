@@ -1,8 +1,8 @@
 package snapshot
 
 import (
-	"errors"
 	"fmt"
+	"time"
 
 	"gus/register"
 )
@@ -38,40 +38,23 @@ func (s *Store) Save(seq register.Seq, records []register.Record) {
 	s.jobs <- job{seq, records}
 }
 
-// run is the writer. It performs saves as they come and folds the log between
+// run is the writer. It performs saves as they come and makes epochs between
 // them, one small transaction at a time.
 func (s *Store) run() {
 	defer close(s.stopped)
 	for {
 		j, ok := s.next()
 		if !ok {
-			return
+			break
 		}
 		err := s.save(j)
 		s.busy.Store(false) // before Done: its receiver may save at once
 		s.opts.Done(j.seq, err)
 	}
-}
-
-// next waits for a save and folds meanwhile; false means that s is closed. So
-// that saves cannot outrun folding, one waits until twice what the last ones
-// saved is folded: the log then ends below twice its bound.
-func (s *Store) next() (j job, ok bool) {
-	for s.foldable() {
-		if s.owed > 0 {
-			s.foldSome()
-			continue
-		}
-		select {
-		case j, ok = <-s.jobs:
-			return j, ok
-		default:
-			s.foldSome()
-		}
+	s.timer.Stop()
+	if s.broken == nil && !s.cursorsDue().IsZero() {
+		s.settle("save cursors", s.transact(func() error { return nil }))
 	}
-	s.owed = 0
-	j, ok = <-s.jobs
-	return j, ok
 }
 
 // save performs j in one transaction.
@@ -80,7 +63,7 @@ func (s *Store) save(j job) error {
 		return fmt.Errorf("save %d: %w", j.seq, s.broken)
 	}
 	var rows, size int64
-	err := s.statements.transact(func() (err error) {
+	err := s.transact(func() (err error) {
 		rows, size, err = s.appendLog(j)
 		return err
 	})
@@ -90,13 +73,25 @@ func (s *Store) save(j job) error {
 	s.nextID += rows
 	s.logRows.Add(rows)
 	s.logBytes.Add(size)
-	s.last.Store(uint64(j.seq))
 	s.owed += 2 * int64(len(j.records))
-	for _, r := range j.records {
-		s.changes.add(s.codec.place(r.Key), j.seq, r)
+	s.remember(j)
+	s.saving = true
+	s.stalled = time.Time{} // there may be room again
+	if s.epochDue.IsZero() {
+		s.epochDue = time.Now().Add(s.opts.Epoch)
 	}
-	s.stalled = false // there may be room again
 	return nil
+}
+
+// remember takes note of what is durable now.
+func (s *Store) remember(j job) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, r := range j.records {
+		at := s.changes.add(placeOf(r.Key), j.seq, r)
+		s.recent = append(s.recent, recent{j.seq, at, !r.IsMark()})
+	}
+	s.last.Store(uint64(j.seq))
 }
 
 // appendLog adds the rows of j to the log and returns how many, and their
@@ -105,7 +100,7 @@ func (s *Store) appendLog(j job) (rows, size int64, err error) {
 	inRow := 0
 	flush := func() error {
 		body := s.body.Bytes()
-		_, err := s.statements.logInsert.Exec(s.nextID+rows, int64(j.seq), s.codec.checksum(j.seq, body), body)
+		_, err := s.statements.logInsert.Exec(s.nextID+rows, int64(j.seq), logSum(j.seq, body), body)
 		rows, size, inRow = rows+1, size+int64(len(body)), 0
 		s.body.Reset()
 		return err
@@ -125,14 +120,4 @@ func (s *Store) appendLog(j job) (rows, size int64, err error) {
 		err = flush()
 	}
 	return rows, size, err
-}
-
-// failed explains why a transaction failed and, unless it was rolled back,
-// lets every later save fail in the same way.
-func (s *Store) failed(err error) error {
-	err = explain(s.path, err)
-	if !errors.Is(err, ErrRolledBack) {
-		s.broken = err
-	}
-	return err
 }

@@ -84,10 +84,10 @@ func TestFoldKeepsNewest(t *testing.T) {
 		if st := s.Stats(); st.LogRows > small.rows {
 			t.Errorf("an idle log has %d rows", st.LogRows)
 		}
-		if n := ask(t, s.conn, "SELECT target FROM fold"); n != 0 {
-			t.Errorf("an idle folding goes up to row %d", n)
+		if n := ask(t, s.conn, "SELECT max(target - dropped) FROM passes"); n != 0 {
+			t.Errorf("an idle pass has %d rows to drop", n)
 		}
-		folded := ask(t, s.conn, "SELECT seq FROM fold")
+		folded := ask(t, s.conn, "SELECT max(seq) FROM passes")
 		want := int64(len(replayed(register.Seq(folded))))
 		if n := ask(t, s.conn, "SELECT count(*) FROM records"); n != want {
 			t.Errorf("%d records of the %d keys up to save %d", n, want, folded)
@@ -114,16 +114,5 @@ func TestLastAfterFolding(t *testing.T) {
 			t.Fatalf("last is %d, boot is %d, want 20 and %d", s.Last(), s.Boot(), boot)
 		}
 		s.end(t)
-	}
-}
-
-// A partition is part of the format: it must never change.
-func TestPartition(t *testing.T) {
-	c, err := newCodec()
-	must(t, err)
-	for key, want := range map[string]int64{"": 0, "app/port": 6, "ä": 15} {
-		if got := c.partition(key); got != want {
-			t.Errorf("partition of %q is %d, want %d", key, got, want)
-		}
 	}
 }

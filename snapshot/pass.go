@@ -1,0 +1,272 @@
+package snapshot
+
+import (
+	"database/sql"
+	"errors"
+	"time"
+
+	"gus/register"
+)
+
+// pass is the making of an epoch: of the log's rows up to target, the changes
+// of the keys up to position are in the current records. Once all are, the
+// epoch is complete and the rows are dropped. Since partitions come one after
+// another in the order of places, position says of each whether it is complete.
+type pass struct {
+	number   int64        // of the epoch
+	seq      register.Seq // the epoch covers what was saved up to it
+	time     int64        // at its beginning, in ms since 1970, by the clock
+	keys     int64        // that it has changed so far
+	partKeys int64        // of those, in the partition that is under way
+	target   int64        // id of the last row that it folds
+	dropped  int64        // id of the last row that is gone
+	position string       // place of the last key that is folded
+
+	// What follows is not saved with the pass.
+	begun      bool      // and not ended: rows are to be folded or dropped
+	rows, size int64     // of the log, up to target
+	changes    []*change // to be written, by place
+	parts      [register.Partitions]part
+	marked     [register.Partitions]mark // of the epochs that have a row of their own, the last
+}
+
+// mark is what an epoch's row says of a partition.
+type mark struct{ number, keys int64 }
+
+// part is what a partition's current records come to.
+type part struct {
+	keys   int64
+	digest int64 // the sum, modulo 2^64, of the sums of its rows
+}
+
+// end is above the place of any key.
+const end = "\xff"
+
+// keptEpochs is how many of a partition's epochs the database remembers.
+const keptEpochs = 100
+
+// covers says whether a record of the log is in the current ones.
+func (p *pass) covers(id int64, place string) bool {
+	return id <= p.target && place <= p.position
+}
+
+// complete says whether all partitions are.
+func (p *pass) complete() bool { return p.position == end }
+
+// beginPass makes all that is in the log the next epoch. Nothing is written
+// yet: an epoch of which nothing was written never was.
+func (s *Store) beginPass() {
+	now := time.Now().UnixMilli()
+	last := s.nextID - 1
+	s.pass = pass{
+		number:  max(s.pass.number+1, now/max(1, s.opts.Epoch.Milliseconds())),
+		seq:     s.Last(),
+		time:    now,
+		target:  last,
+		dropped: last - s.logRows.Load(),
+		begun:   true,
+		rows:    s.logRows.Load(),
+		size:    s.logBytes.Load(),
+		changes: s.changes.inOrder(),
+		parts:   s.pass.parts,
+		marked:  s.pass.marked,
+	}
+	s.changes = changes{}
+	s.epochDue = time.Time{}
+	s.show()
+}
+
+// foldKeys writes the next changes to the current records, in one transaction
+// with the position that they reach and the epochs of the partitions that they
+// complete.
+func (s *Store) foldKeys() error {
+	p := s.pass
+	done, size := 0, int64(0)
+	most := s.opts.bounds.step(s.owed)
+	err := s.transact(func() error {
+		for size < s.opts.bounds.piece && done < len(p.changes) && int64(done) < most {
+			c := p.changes[done]
+			n, err := s.foldKey(&p, c)
+			if err != nil {
+				return err
+			}
+			done, size = done+1, size+n
+			ends := done == len(p.changes) || p.changes[done].place[0] != c.place[0]
+			if err := s.leavePart(&p, int(c.place[0]), ends); err != nil {
+				return err
+			}
+		}
+		p.position, p.changes = p.changes[done-1].place, p.changes[done:]
+		switch {
+		case len(p.changes) == 0:
+			p.position = end
+			if _, err := s.statements.passDrop.Exec(p.number); err != nil {
+				return err
+			}
+		case p.changes[0].place[0] != p.position[0]:
+			// All before the next partition is complete. No key stands there:
+			// the empty one is in the first partition.
+			p.position = p.changes[0].place[:1]
+		default:
+			if err := s.putPart(&p, int(p.position[0])); err != nil {
+				return err
+			}
+		}
+		return s.putPass(&p)
+	})
+	if err != nil {
+		return err
+	}
+	clear(s.pass.changes[:done]) // the array stays, let what it held be freed
+	s.pass = p
+	s.owed -= int64(done)
+	if p.complete() {
+		s.forget(p.seq)
+	}
+	s.show()
+	return nil
+}
+
+// foldKey writes the current record of a key and returns its size. The record
+// that it replaces is still there: this is where a history would keep it.
+func (s *Store) foldKey(p *pass, c *change) (size int64, err error) {
+	var older register.Record
+	var sum int64
+	var found bool
+	number, key := split(c.place)
+	if c.records[0].IsMark() {
+		if older, sum, found, err = s.current(number, key); err != nil || !found {
+			return 0, err // a mark on nothing says nothing
+		}
+	} else {
+		err = s.statements.recordSum.QueryRow(number, key).Scan(&sum)
+		if found = err == nil; !found && !errors.Is(err, sql.ErrNoRows) {
+			return 0, err
+		}
+	}
+	s.body.Reset()
+	if err := s.codec.append(&s.body, c.foldOver(older)); err != nil {
+		return 0, err
+	}
+	body := s.body.Bytes()
+	part := &p.parts[number]
+	if found {
+		part.digest -= sum
+	} else {
+		part.keys++
+	}
+	sum = recordSum(key, c.seq, p.number, body)
+	part.digest += sum
+	p.keys, p.partKeys = p.keys+1, p.partKeys+1
+	_, err = s.statements.recordPut.Exec(number, key, int64(c.seq), p.number, sum, body)
+	return int64(len(body)), err
+}
+
+// current returns the current record of a key, as folded so far, and its sum.
+func (s *Store) current(part int64, key []byte) (r register.Record, sum int64, ok bool, err error) {
+	var seq register.Seq
+	var epoch int64
+	var body []byte
+	err = s.statements.recordGet.QueryRow(part, key).Scan(&seq, &epoch, &sum, &body)
+	if errors.Is(err, sql.ErrNoRows) {
+		return r, 0, false, nil
+	}
+	if err != nil {
+		return r, 0, false, err
+	}
+	r, err = s.codec.openRecord(key, seq, epoch, sum, body)
+	if err != nil {
+		return r, 0, false, damaged(s.path, "the record of %q: %v", key, err)
+	}
+	return r, sum, true, nil
+}
+
+// leavePart marks, where the last change of a partition was written, the epoch
+// complete for it. A partition in which nothing changed has no such mark:
+// that position has passed it says as much.
+func (s *Store) leavePart(p *pass, number int, ends bool) error {
+	if !ends {
+		return nil
+	}
+	if err := s.putPart(p, number); err != nil {
+		return err
+	}
+	n := p.partKeys
+	p.partKeys = 0
+	if n == 0 {
+		return nil // there were only marks on nothing
+	}
+	p.marked[number] = mark{p.number, n}
+	_, err := s.statements.epochPut.Exec(int64(number), p.number, int64(p.seq), p.time, n,
+		sumOf("epochs", int64(number), p.number, int64(p.seq), p.time, n))
+	if err == nil {
+		_, err = s.statements.epochTrim.Exec(int64(number), keptEpochs)
+	}
+	return err
+}
+
+// putPart saves what a partition's records come to, within a transaction.
+func (s *Store) putPart(p *pass, number int) error {
+	part := p.parts[number]
+	_, err := s.statements.partPut.Exec(int64(number), part.keys, part.digest,
+		sumOf("parts", int64(number), part.keys, part.digest))
+	return err
+}
+
+// putPass saves how far a pass is, within a transaction.
+func (s *Store) putPass(p *pass) error {
+	_, err := s.statements.passPut.Exec(p.number, int64(p.seq), p.time, p.keys, p.partKeys, p.target, p.dropped,
+		[]byte(p.position), p.sum())
+	return err
+}
+
+func (p *pass) sum() int64 {
+	return sumOf("passes", p.number, int64(p.seq), p.time, p.keys, p.partKeys, p.target, p.dropped, p.position)
+}
+
+// dropRows drops the next of the log's rows that are folded, in one
+// transaction; with the last one, the pass ends.
+func (s *Store) dropRows() error {
+	p := s.pass
+	p.dropped = min(p.target, p.dropped+4*s.opts.bounds.keys)
+	err := s.transact(func() error {
+		if _, err := s.statements.logDrop.Exec(p.dropped); err != nil {
+			return err
+		}
+		return s.putPass(&p)
+	})
+	if err != nil {
+		return err
+	}
+	s.owed -= s.opts.bounds.keys
+	if p.dropped == p.target {
+		s.logRows.Add(-p.rows)
+		s.logBytes.Add(-p.size)
+		p.begun = false
+	}
+	s.pass = p
+	s.show()
+	return nil
+}
+
+// foldSome does the next step of a pass, or begins one. Nobody waits for an
+// answer: if the disk is full, it is tried again; any other failure is reported
+// with the next save.
+func (s *Store) foldSome() {
+	begun := time.Now()
+	if !s.pass.begun {
+		s.beginPass()
+	}
+	var err error
+	if len(s.pass.changes) > 0 {
+		err = s.foldKeys()
+	} else {
+		err = s.dropRows()
+	}
+	s.nextStep = time.Time{}
+	if now := time.Now(); s.saving {
+		s.nextStep = now.Add(pace * now.Sub(begun))
+	}
+	s.saving = false
+	s.settle("make an epoch", err)
+}
