@@ -2,7 +2,7 @@ GO ?= go
 STATICCHECK ?= $(GO) run honnef.co/go/tools/cmd/staticcheck@v0.8.2
 BIN ?= bin/gus
 
-.PHONY: build check test race sim explore fuzz bench core32 cross clean
+.PHONY: build check test race sim torture explore fuzz bench core32 cross clean
 
 build:
 	CGO_ENABLED=0 $(GO) build -trimpath -o $(BIN) .
@@ -25,6 +25,11 @@ race:
 SIM ?= 2m
 sim:
 	GUS_SIM_TIME=$(SIM) $(GO) test -count=1 -timeout 0 -v -run TestSeeds ./register/sim
+
+# real agents under load, kills, cuts, wrong clocks and full disks, for as long as GUS_TORTURE_TIME says (1m);
+# cli/torture/options.go has what else can be said
+torture:
+	$(GO) test -count=1 -timeout 0 -v -run TestTorture ./cli/torture
 
 # small worlds, every order of events: the further ones too, each up to STATES
 STATES ?= 60000000

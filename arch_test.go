@@ -19,6 +19,7 @@ import (
 var picture = map[string][]string{
 	".":            {"cli"},
 	"cli":          {"agent", "agent/client"},
+	"cli/torture":  {"agent/client", "register", "register/sim"},
 	"agent":        {"agent/client", "membership", "quic", "register", "snapshot"},
 	"agent/client": {},
 	"membership":   {"quic", "register"},

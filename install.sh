@@ -210,8 +210,9 @@ ExecStart=$bin agent
 ExecStartPost=/bin/chmod 0660 \${GUS_SOCKET}
 Restart=on-failure
 RestartSec=5s
-# Wrong usage stays wrong.
-RestartPreventExitStatus=2
+# Wrong usage stays wrong, and a directory that is older than what this site has told
+# the others stays so.
+RestartPreventExitStatus=2 6
 # Reading a large database from a slow card takes its time.
 TimeoutStartSec=10min
 TimeoutStopSec=30s

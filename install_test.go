@@ -181,7 +181,7 @@ func TestUnitStartsOnlyWhereAnIdentityIs(t *testing.T) {
 	unit := in.tree()[installedUnit]
 	wantLines(t, unit, "\nConditionPathExists=/var/lib/gus/identity/site.pem", "\nConditionPathExists=/var/lib/gus/identity/site.key",
 		"\nType=notify", "\nUser=gus", "\nEnvironment=GUS_SOCKET=/run/gus/gus.sock", "\nExecStart=/usr/local/bin/gus agent",
-		"\nExecStartPost=/bin/chmod 0660 ${GUS_SOCKET}", "\nRestart=on-failure", "\nRuntimeDirectory=gus",
+		"\nExecStartPost=/bin/chmod 0660 ${GUS_SOCKET}", "\nRestart=on-failure", "\nRestartPreventExitStatus=2 6", "\nRuntimeDirectory=gus",
 		"\nReadWritePaths=/var/lib/gus", "\nProtectSystem=strict", "\nNoNewPrivileges=yes")
 }
 

@@ -18,8 +18,9 @@ import (
 )
 
 // Run runs an agent until ctx ends, and then returns nil. It returns another
-// error where the agent cannot start, or cannot go on: its socket failed, or a
-// save ended so that nobody knows what the disk holds. In either case all that
+// error where the agent cannot start, or cannot go on: its socket failed, a
+// save ended so that nobody knows what the disk holds, or the data directory is
+// older than what others have heard (ErrForgotten). In either case all that
 // it started has ended and all that it opened is closed.
 func Run(ctx context.Context, cfg Config) error {
 	n, err := open(cfg)
@@ -53,6 +54,7 @@ type node struct {
 	gossip    *membership.Gossip
 	admission *membership.Admission
 	clocks    *clocks
+	catchup   *catchup
 	loop      *loop
 	api       *api
 }
@@ -89,7 +91,7 @@ func open(cfg Config) (*node, error) {
 		}
 	}
 	n.loop.store, n.loop.transport = n.store, n.endpoint
-	n.api = &api{desk: n.loop.desk, writer: n.writer, token: n.token, status: n.status}
+	n.api = &api{desk: n.loop.desk, writer: n.writer, token: n.token, status: n.status, verify: n.verify}
 	return n, nil
 }
 
@@ -98,11 +100,16 @@ func (n *node) writer(v register.Voter) string { return voterName(n.conf, v) }
 
 // recover makes the replica from what the store holds.
 func (n *node) recover() error {
-	replica, err := register.New(n.conf.Register(n.id.Number, n.store.Boot(), n.store.Last()), n.store.Records())
+	conf := n.conf.Register(n.id.Number, n.store.Boot(), n.store.Last())
+	conf.Ask = true // the directory may be a copy
+	replica, err := register.New(conf, n.store.Records())
 	if err != nil {
 		return fmt.Errorf("recover from %s: %w", n.cfg.Data, err)
 	}
-	n.loop.replica = replica
+	if err := replica.Forgot(); err != nil {
+		return forgottenBefore(n.cfg.Data, err)
+	}
+	n.loop.replica, n.loop.data = replica, n.cfg.Data
 	n.loop.reach = newReach(n.id.Number, n.conf, n.started)
 	return nil
 }
@@ -124,14 +131,13 @@ func (n *node) bind() (err error) {
 
 // connect makes the endpoint and what goes over it.
 func (n *node) connect() (err error) {
-	if err = n.belong(); err == nil {
-		n.endpoint, err = quic.New(n.endpointConfig())
-	}
-	if err != nil {
+	if err = n.belong(); err != nil {
 		return err
 	}
-	n.endpoint.SetSaved(n.store.Last())
-	return nil
+	n.catchup = newCatchup(n)
+	n.endpoint, err = quic.New(n.endpointConfig())
+	n.catchup.endpoint = n.endpoint
+	return err
 }
 
 // belong makes this site's part in its cluster's membership.
@@ -174,6 +180,8 @@ func (n *node) endpointConfig() quic.Config {
 			membership.PurposeGossip:    n.gossip.Stream,
 			membership.PurposeAdmission: n.admission.Stream,
 			purposeClock:                n.clocks.tell,
+			purposeCatchup:              n.catchup.serve,
+			purposeAgreement:            n.catchup.serveAgreement,
 		},
 		Changed: n.gossip.Linked,
 		Twin:    n.gossip.Twin,
@@ -184,9 +192,8 @@ func (n *node) endpointConfig() quic.Config {
 
 // saved is told by the store how a save ended.
 func (n *node) saved(seq register.Seq, err error) {
-	if err == nil {
-		n.endpoint.SetSaved(seq)
-	}
+	n.cfg.saving()
+	n.catchup.disk.rise()
 	n.loop.saved <- saving{seq, err} // one save at a time: there is room
 }
 
@@ -194,7 +201,7 @@ func (n *node) saved(seq register.Seq, err error) {
 // blocks, and with it the peer.
 func (n *node) deliver(ctx context.Context, from register.Voter, b quic.Batch) {
 	select {
-	case n.loop.batches <- batch{from, b.Messages}:
+	case n.loop.batches <- batch{from, b.Header, b.Messages}:
 	case <-n.loop.desk.stopped:
 	case <-ctx.Done():
 	}
@@ -202,6 +209,7 @@ func (n *node) deliver(ctx context.Context, from register.Voter, b quic.Batch) {
 
 // linked is told of connections to voters.
 func (n *node) linked(v register.Voter, up bool) {
+	n.catchup.linked(v, up)
 	select {
 	case n.loop.links <- link{v, up}:
 	case <-n.loop.desk.stopped:
@@ -218,6 +226,7 @@ func (n *node) run(ctx context.Context, serve func(context.Context) error) error
 		func(ctx context.Context) error { return n.gossip.Run(ctx, n.endpoint) },
 		func(ctx context.Context) error { return n.admission.Run(ctx, n.endpoint) },
 		func(ctx context.Context) error { return n.clocks.run(ctx, n.endpoint) },
+		n.catchup.run,
 		serve,
 	}
 	errs := make([]error, len(parts))

@@ -23,6 +23,7 @@ const (
 	listPath   = "/v1/kv"
 	statusPath = "/v1/status"
 	tokenPath  = "/v1/token"
+	verifyPath = "/v1/verify"
 
 	// systemKeys is the prefix of keys that users may read and not write.
 	systemKeys = "_gus/"
@@ -40,6 +41,7 @@ type api struct {
 	writer func(register.Voter) string // a voter's name
 	token  func(ctx context.Context, life time.Duration) (string, error)
 	status func(loopStatus) client.Status
+	verify func(context.Context) (client.Verification, error)
 }
 
 // serve answers on l until ctx ends; then it lets what is under way finish, which
@@ -78,11 +80,13 @@ func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		err = a.list(w, r)
 	case r.URL.Path == statusPath && r.Method == http.MethodGet:
 		err = a.getStatus(w, r)
+	case r.URL.Path == verifyPath && r.Method == http.MethodGet:
+		err = a.getVerify(w, r)
 	case r.URL.Path == tokenPath && r.Method == http.MethodPost:
 		err = a.postToken(w, r)
 	default:
-		err = fmt.Errorf("%w: there is no %s %s: the local API has GET, PUT and DELETE %sKEY, GET %s, GET %s and POST %s",
-			client.ErrRefused, r.Method, r.URL.Path, kvPath, listPath, statusPath, tokenPath)
+		err = fmt.Errorf("%w: there is no %s %s: the local API has GET, PUT and DELETE %sKEY, GET %s, GET %s, GET %s and POST %s",
+			client.ErrRefused, r.Method, r.URL.Path, kvPath, listPath, statusPath, verifyPath, tokenPath)
 	}
 	if err != nil {
 		fail(w, err)

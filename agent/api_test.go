@@ -14,6 +14,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	"gus/agent/client"
@@ -26,6 +27,7 @@ type door struct {
 	socket string
 	data   string
 	client *client.Client
+	stop   func() // once
 }
 
 func newDoor(t *testing.T) *door {
@@ -51,7 +53,7 @@ func newDoor(t *testing.T) *door {
 		cancel()
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
+	d.stop = sync.OnceFunc(func() {
 		d.client.Close()
 		cancel()
 		if err := <-done; err != nil {
@@ -61,6 +63,7 @@ func newDoor(t *testing.T) *door {
 			t.Errorf("the socket is left behind: %v", err)
 		}
 	})
+	t.Cleanup(d.stop)
 	return d
 }
 

@@ -45,7 +45,7 @@ type clockOf struct {
 }
 
 func newClocks(log *slog.Logger) *clocks {
-	return &clocks{now: time.Now, log: log, peers: map[string]clockOf{}}
+	return &clocks{now: newClock(), log: log, peers: map[string]clockOf{}}
 }
 
 // tell serves a stream of purposeClock.

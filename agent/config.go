@@ -44,6 +44,7 @@ type Config struct {
 	Ready func()
 
 	lookup func(ctx context.Context, host string) ([]netip.Addr, error) // nil: the system's
+	saving func()                                                       // holds up the end of each save, as a slow disk does; nil: nothing does
 }
 
 // Validate says what is wrong with c, if anything.
@@ -83,6 +84,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.Ready == nil {
 		c.Ready = func() {}
+	}
+	if c.saving == nil {
+		c.saving = func() {}
 	}
 	return c
 }

@@ -35,7 +35,7 @@ func checkDatabase(data string) error {
 	path := filepath.Join(data, databaseFile)
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("%w: %s is missing, and this site has had one: mount its disk, or put the file back as it was when the agent stopped; "+
-			"with an empty one it must not vote, so if the file is lost leave this agent stopped: the others go on", ErrDatabaseGone, path)
+			"with an empty one it must not vote, so if the file is lost leave this agent stopped: the others go on without it, and this version cannot admit the site again", ErrDatabaseGone, path)
 	}
 	return nil
 }

@@ -31,6 +31,16 @@
 // that failed to mount must not become a new cluster, and a voter whose
 // database is gone must not vote with an empty one (database.go).
 //
+// # Who may vote
+//
+// A data directory may be a copy, or have been put back as it was: then it has
+// forgotten what its voter promised since. So a replica asks the others what they have heard
+// of it before it votes; until then sets and gets wait as they do for a quorum, and
+// what is known here can be read (votes.go). One that has forgotten something ends the agent
+// (ErrForgotten), once that is noted in the directory, for ever. All that others
+// can have heard is in the header of each batch, which the loop gives to the
+// endpoint before the messages that rest on it.
+//
 // # Patience
 //
 // A request has a deadline. At it the loop, and nobody else, says what became

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"gus/agent/client"
+	"gus/quic"
 	"gus/register"
 	"gus/snapshot"
 )
@@ -16,6 +17,7 @@ import (
 // batch is what a peer said at once.
 type batch struct {
 	from     register.Voter
+	header   quic.Header
 	messages []register.Message
 }
 
@@ -31,6 +33,12 @@ type saving struct {
 	err error
 }
 
+// transport carries messages, and with each batch of them how far voters have come.
+type transport interface {
+	register.Transport
+	SetProgress(progress []register.Progress)
+}
+
 // loop owns the replica: its run is the one goroutine that touches it. Whatever
 // happens reaches it by a channel; what is to be done about it is done by
 // register.Drive.
@@ -41,7 +49,7 @@ type saving struct {
 type loop struct {
 	replica   *register.Replica
 	store     register.Store
-	transport register.Transport
+	transport transport
 	log       *slog.Logger
 	now       func() time.Time // the clock, as the replica is told
 
@@ -49,11 +57,16 @@ type loop struct {
 	batches chan batch  // maxBatches; a peer's reader waits for room: back-pressure
 	links   chan link   // the endpoint waits for room
 	saved   chan saving // one: there is never a second save under way
+	visits  chan func(*register.Replica)
 
 	reach   *reach
 	pending map[register.Op]*request // handed to the replica
 	queue   waiting                  // not yet: no quorum is in reach
-	saveErr error                    // of the last save, if it failed
+
+	saves
+	standing
+	progress []register.Progress // as the transport was told
+	data     string              // the directory, for people
 }
 
 const (
@@ -64,11 +77,12 @@ const (
 func newLoop(d *desk, log *slog.Logger) *loop {
 	return &loop{
 		log:     log,
-		now:     time.Now,
+		now:     newClock(),
 		desk:    d,
 		batches: make(chan batch, maxBatches),
 		links:   make(chan link, maxLinks),
 		saved:   make(chan saving, 1),
+		visits:  make(chan func(*register.Replica)),
 		pending: map[register.Op]*request{},
 	}
 }
@@ -79,6 +93,7 @@ func (l *loop) run(ctx context.Context) error {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
 	defer l.stop()
+	l.begin()
 	for {
 		select {
 		case <-ctx.Done():
@@ -97,9 +112,13 @@ func (l *loop) run(ctx context.Context) error {
 			if err := l.save(s); err != nil {
 				return err
 			}
+		case f := <-l.visits:
+			l.clock()
+			f(l.replica)
 		case <-tick.C:
 			l.clock()
 			l.replica.Tick()
+			l.watchDisk()
 		}
 		// Whoever is about to ask or to deliver does so now and shares the
 		// turn: a third less processor time under load, and nothing when idle.
@@ -107,7 +126,12 @@ func (l *loop) run(ctx context.Context) error {
 		if err := l.drain(); err != nil {
 			return err
 		}
-		register.Drive(l.replica, l.store, l.transport, l.report)
+		l.stand()
+		l.tell()
+		register.Drive(l.replica, (*timed)(l), l.transport, l.report)
+		if err := l.checkForgotten(); err != nil {
+			return err
+		}
 	}
 }
 
@@ -143,7 +167,7 @@ func (l *loop) input(in input) {
 		l.pending[in.op] = in.req
 		l.replica.Get(in.op, in.req.key)
 	case kindSet:
-		if !l.reach.write() {
+		if !l.votes || !l.reach.write() {
 			l.queue.add(in)
 			return
 		}
@@ -169,7 +193,7 @@ func (l *loop) set(in input) {
 // drop answers a request that is over its time, unless it is answered already.
 func (l *loop) drop(op register.Op) {
 	if req := l.queue.take(op); req != nil {
-		req.answer <- answer{err: l.reach.missing(req.operation())}
+		req.answer <- answer{err: l.missing(req.operation())}
 		return
 	}
 	req := l.pending[op]
@@ -188,8 +212,10 @@ func (l *loop) dropped(op register.Op, req *request) error {
 			client.ErrUnknownOutcome, l.reach.conf.WriteQuorum, req.timeout)
 	case l.saveErr != nil:
 		return fmt.Errorf("%w: %v: nothing changed", client.ErrNotSaved, l.saveErr)
+	case req.kind == kindSet && l.stall() > req.timeout/2:
+		return fmt.Errorf("%w: the disk of this site has not finished a save since %s: nothing changed", client.ErrNotSaved, l.saveFrom.Format(time.DateTime))
 	}
-	return l.reach.missing(req.operation())
+	return l.missing(req.operation())
 }
 
 // report passes on what an operation came to.
@@ -210,9 +236,16 @@ func (l *loop) report(r register.Result) {
 }
 
 func (l *loop) step(b batch) {
+	if !l.replica.Hear(b.from, b.header.Boot, b.header.Progress) {
+		return // a later start of it has spoken
+	}
 	for _, m := range b.messages {
+		asking := !l.replica.Votes()
 		if err := l.replica.Step(b.from, m); err != nil {
 			l.log.Warn("refused a message", "from", l.reach.name(b.from), "kind", m.Kind(), "key", m.Register(), "err", err)
+		}
+		if asking && !l.replica.Awaits().Has(b.from) {
+			l.answered = l.answered.With(b.from)
 		}
 	}
 }
@@ -230,16 +263,23 @@ func (l *loop) link(k link) {
 	if k.up {
 		l.replica.Resend(k.peer)
 	}
-	if l.reach.write() {
-		for _, in := range l.queue.all() {
-			l.set(in)
-		}
+	l.handOut()
+}
+
+// handOut gives the replica the sets that waited, if they need not wait any more.
+func (l *loop) handOut() {
+	if !l.votes || !l.reach.write() {
+		return
+	}
+	for _, in := range l.queue.all() {
+		l.set(in)
 	}
 }
 
 // save tells the replica how a save ended. An error that leaves open what the
 // disk holds ends the loop: the next start reads what is really there.
 func (l *loop) save(s saving) error {
+	l.saveEnded()
 	switch {
 	case s.err == nil:
 		if l.saveErr != nil {
@@ -279,10 +319,11 @@ func (l *loop) stop() {
 type loopStatus struct {
 	replica register.Status
 	reach   reach
+	voting  client.Voting
 	waiting int
-	saveErr error
+	saves   saves
 }
 
 func (l *loop) status() loopStatus {
-	return loopStatus{replica: l.replica.Status(), reach: l.reach.clone(), waiting: l.queue.len(), saveErr: l.saveErr}
+	return loopStatus{replica: l.replica.Status(), reach: l.reach.clone(), voting: l.voting(), waiting: l.queue.len(), saves: l.saves}
 }

@@ -30,9 +30,13 @@ func (n *node) status(l loopStatus) client.Status {
 		Waiting:   l.waiting,
 		UDP:       client.UDP{Receive: net.ReceiveBuffer, Send: net.SendBuffer, Wanted: quic.WantedBuffer},
 	}
-	s.Quorum = quorumOf(&l.reach, s.Members)
-	if l.saveErr != nil {
-		s.SaveError = l.saveErr.Error()
+	n.catchup.status(&s)
+	s.Quorum, s.Voting = quorumOf(&l.reach, s.Members), l.voting
+	if l.saves.saveErr != nil {
+		s.SaveError = l.saves.saveErr.Error()
+	}
+	if l.saves.stall() > slowSave {
+		s.SaveSince = l.saves.saveFrom
 	}
 	s.Warnings = warningsOf(&s, n.gossip.Conflicts())
 	return s

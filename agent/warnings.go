@@ -11,6 +11,9 @@ import (
 	"gus/membership"
 )
 
+// askingLong is how long a site may ask before it votes and nobody need look after it.
+const askingLong = 5 * time.Second
+
 // warningsOf says what of s somebody should look after, the worst first.
 func warningsOf(s *client.Status, conflicts []membership.Conflict) []client.Warning {
 	var all []client.Warning
@@ -20,8 +23,26 @@ func warningsOf(s *client.Status, conflicts []membership.Conflict) []client.Warn
 			Cure: "free some space on the disk; writes go on by themselves then",
 		})
 	}
+	if s.Disagreements.Count > 0 {
+		all = append(all, disagreementWarning(s.Disagreements))
+	}
+	if !s.SaveSince.IsZero() {
+		all = append(all, client.Warning{
+			Code: "save_stalled",
+			Text: "writes of this site wait for the disk, which has not finished a save since " + s.SaveSince.UTC().Format(time.DateTime) + " UTC",
+			Cure: "see what the kernel says of the disk (dmesg); writes go on by themselves once it answers",
+		})
+	}
 	for _, c := range conflicts {
 		all = append(all, twinWarning(s.Site, c))
+	}
+	if v := s.Voting; !v.OK && time.Since(v.Since) > askingLong {
+		all = append(all, client.Warning{
+			Code: "not_voting",
+			Text: fmt.Sprintf("this site has not voted since its start at %s UTC: it waits for %s to say what they have heard of it",
+				v.Since.UTC().Format(time.DateTime), strings.Join(v.Awaits, ", ")),
+			Cure: fmt.Sprintf("have %d of the %d voters run and reach each other, this one counted", s.Quorum.Read, s.Quorum.Voters),
+		})
 	}
 	for _, m := range s.Members {
 		if m.Number != 0 && m.State != client.StateUp {

@@ -1,8 +1,6 @@
 package agent
 
 import (
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -66,11 +64,22 @@ func TestWarnings(t *testing.T) {
 			says:   []string{"1048576 bytes", "sysctl -w net.core.rmem_max=7340032 net.core.wmem_max=7340032"}},
 		{name: "a full disk", other: voter(2, "b", "10.0.0.2:7487", nil), code: "saves_fail",
 			change: func(s *client.Status) { s.SaveError = "gus.db: the disk is full" }, says: []string{"the disk is full", "free some space"}},
+		{name: "a slow disk", other: voter(2, "b", "10.0.0.2:7487", nil), code: "save_stalled",
+			change: func(s *client.Status) { s.SaveSince = since }, says: []string{"not finished a save since 2024-05-01 12:30:00 UTC", "dmesg"}},
+		{name: "asks for long", other: voter(2, "b", "10.0.0.2:7487", nil), code: "not_voting",
+			change: func(s *client.Status) {
+				s.Voting = client.Voting{Since: since, Awaits: []string{"b", "c"}}
+				s.Quorum = client.Quorum{Voters: 3, Read: 2}
+			},
+			says: []string{"not voted since its start at 2024-05-01 12:30:00 UTC", "waits for b, c", "have 2 of the 3 voters"}},
+		{name: "asks", other: voter(2, "b", "10.0.0.2:7487", nil),
+			change: func(s *client.Status) { s.Voting = client.Voting{Since: time.Now(), Awaits: []string{"b"}} }},
 	} {
 		if c.advertise == "" {
 			c.advertise = "10.0.0.1:7487"
 		}
 		s := client.Status{Site: "a", Advertise: c.advertise, UDP: client.UDP{Receive: 7 << 20, Send: 7 << 20, Wanted: 7 << 20}}
+		s.Voting = client.Voting{OK: true, Since: since}
 		s.Members = []client.Member{voter(1, "a", c.advertise, nil), c.other}
 		if c.change != nil {
 			c.change(&s)
@@ -162,16 +171,7 @@ func TestACopiedSite(t *testing.T) {
 		ca, ir := w.sites[0], w.sites[2]
 		ir.kill()
 		twin := &testSite{w: w, name: "copy", addr: address(44), seeds: ir.seeds}
-		if err := os.CopyFS(twin.data(), os.DirFS(ir.data())); err != nil {
-			w.t.Fatal(err)
-		}
-		if err := os.Chmod(twin.data(), 0o700); err != nil {
-			w.t.Fatal(err)
-		}
-		key := filepath.Join(twin.data(), membership.IdentityDir, "site.key")
-		if err := os.Chmod(key, 0o600); err != nil { // CopyFS opens what was closed to others
-			w.t.Fatal(err)
-		}
+		w.copy(ir.data(), twin.data())
 		ir.restart()
 		w.await(func() bool { return w.connected(3) })
 		twin.start()

@@ -43,6 +43,8 @@ type testSite struct {
 	addr   *net.UDPAddr
 	seeds  []string
 	skew   time.Duration // of its clock
+	disk   string        // its data are below; empty: below the world's directory
+	saving func()        // as in Config
 	net    *simnet.Simnet
 	cancel context.CancelFunc
 	done   chan error
@@ -52,22 +54,28 @@ type testSite struct {
 // are connected.
 func inWorld(t *testing.T, names []string, f func(w *world)) {
 	inEmptyWorld(t, names, func(w *world) {
-		var founders []Founder
-		var seeds []string
-		for _, s := range w.sites {
-			founders = append(founders, Founder{Name: s.name, Data: s.data()})
-			seeds = append(seeds, s.addr.String())
-		}
-		if err := Found(founders); err != nil {
-			w.t.Fatal(err)
-		}
-		for _, s := range w.sites {
-			s.seeds = seeds
-			s.start()
-		}
-		w.await(func() bool { return w.connected(len(names)) })
+		w.settle()
 		f(w)
 	})
+}
+
+// settle founds a cluster of all sites, starts them, and waits until they are connected.
+func (w *world) settle() {
+	w.t.Helper()
+	var founders []Founder
+	var seeds []string
+	for _, s := range w.sites {
+		founders = append(founders, Founder{Name: s.name, Data: s.data()})
+		seeds = append(seeds, s.addr.String())
+	}
+	if err := Found(founders); err != nil {
+		w.t.Fatal(err)
+	}
+	for _, s := range w.sites {
+		s.seeds = seeds
+		s.start()
+	}
+	w.await(func() bool { return w.connected(len(w.sites)) })
 }
 
 // inEmptyWorld runs f with sites that have no identity and do not run.
@@ -150,27 +158,40 @@ func (w *world) await(condition func() bool) {
 	w.t.Fatal("what was waited for does not come")
 }
 
-// connected says whether all running sites reach n voters.
+// connected says whether all running sites vote and reach n voters.
 func (w *world) connected(n int) bool {
 	for _, s := range w.sites {
-		if s.node != nil && s.status().Quorum.Reached != n {
+		if s.node == nil {
+			continue
+		}
+		if st := s.status(); st.Quorum.Reached != n || !st.Voting.OK {
 			return false
 		}
 	}
 	return true
 }
 
-func (s *testSite) data() string { return filepath.Join(s.w.dir, s.name) }
+func (s *testSite) data() string {
+	if s.disk != "" {
+		return filepath.Join(s.disk, s.name)
+	}
+	return filepath.Join(s.w.dir, s.name)
+}
 
-func (s *testSite) start() {
-	s.w.t.Helper()
-	n, err := open(Config{
+func (s *testSite) open() (*node, error) {
+	return open(Config{
 		Data:   s.data(),
 		Conn:   s.w.plug(s),
 		Seeds:  s.seeds,
 		lookup: s.w.lookup,
+		saving: s.saving,
 		Logger: slog.New(slog.NewTextHandler(s.w.t.Output(), nil)).With("at", s.name),
 	})
+}
+
+func (s *testSite) start() {
+	s.w.t.Helper()
+	n, err := s.open()
 	if err != nil {
 		s.w.t.Fatal(err)
 	}
@@ -191,13 +212,20 @@ func (s *testSite) kill() {
 	}
 	s.w.cutOff(s, true)
 	s.cancel()
-	if err := <-s.done; err != nil {
+	if err := s.ended(); err != nil {
 		s.w.t.Errorf("%s: %v", s.name, err)
 	}
+}
+
+// ended waits until the site has ended, and returns what it ended with.
+func (s *testSite) ended() error {
+	err := <-s.done
+	s.cancel()
+	s.node = nil
 	if err := s.net.Close(); err != nil {
 		s.w.t.Error(err)
 	}
-	s.node = nil
+	return err
 }
 
 func (s *testSite) restart() {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"gus/agent"
 	"gus/agent/client"
 )
 
@@ -67,10 +68,12 @@ func exitCode(err error) int {
 		{client.ErrNotFound, exitNotFound},
 		{client.ErrNoQuorum, exitNoQuorum},
 		{client.ErrNotSent, exitNoQuorum},
+		{errNotCompared, exitNoQuorum},
 		{client.ErrNotRunning, exitNotRunning},
 		{client.ErrStopping, exitNotRunning},
 		{client.ErrRefused, exitRefused},
 		{client.ErrTooLarge, exitRefused},
+		{agent.ErrForgotten, exitRefused},
 	} {
 		if errors.Is(err, e.err) {
 			return e.code

@@ -3,6 +3,7 @@ package cli
 import (
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -17,10 +18,18 @@ func (a *app) statusCommand() *cli.Command {
 		Name:      "status",
 		Usage:     "how this site is, whom it reaches, whether there is a quorum",
 		ArgsUsage: " ",
-		Flags:     clientFlags(),
+		Description: "With --verify it compares now, with each other voter, all that this site holds: versions and contents\n" +
+			"of all keys, by sums first. What is on its way meanwhile is looked at again, for 3 s. Keys that still\n" +
+			"differ are printed one a line (key, site, version, site, version; - where a site has none), and it\n" +
+			"exits with 1. It exits with 4 where voters could not be compared and the others agree. It may take a\n" +
+			"minute, unless --timeout says otherwise. The agents do the same by themselves each 10 s, in part.",
+		Flags: clientFlags(&cli.BoolFlag{Name: "verify", Usage: "compare now what this site holds with the other voters"}),
 		Action: func(c *cli.Context) error {
 			if err := wantArgs(c, 0, 0); err != nil {
 				return err
+			}
+			if c.Bool("verify") {
+				return connect(c, a.verify)
 			}
 			return ask(c, a.status)
 		},
@@ -46,6 +55,12 @@ func printStatus(w io.Writer, s client.Status, now time.Time) {
 	fmt.Fprintf(w, "data     %s\n", s.Data)
 	fmt.Fprintf(w, "listens  %s (UDP), reached at %s\n", s.Listen, dash(s.Advertise))
 	fmt.Fprintf(w, "quorum   %s\n", quorumLine(s, now))
+	if !s.Voting.OK {
+		fmt.Fprintf(w, "votes    NOT YET, for %s: asks %s what they have heard of this site\n", ago(s.Voting.Since, now), strings.Join(s.Voting.Awaits, ", "))
+	}
+	for _, line := range catchupLines(s.Members, now) {
+		fmt.Fprintf(w, "behind   %s\n", line)
+	}
 	fmt.Fprintf(w, "keys     %d of %s in all, %d not settled\n", s.Keys, size(s.DataBytes), s.Unsettled)
 	fmt.Fprintf(w, "now      %d writes and %d reads under way, %d writes wait for a quorum\n", s.Writes, s.Reads, s.Waiting)
 	fmt.Fprintf(w, "memory   %s; on disk %s\n\n", size(s.Memory), size(s.Disk))
@@ -56,6 +71,33 @@ func printStatus(w io.Writer, s client.Status, now time.Time) {
 			fmt.Fprint(w, wrap("  cure: "+warning.Cure, "    "))
 		}
 	}
+}
+
+// behindLong is how long a site is behind before status tells people: each
+// epoch of 10 s there is a look for what is new.
+const behindLong = 30 * time.Second
+
+// catchupLines say with whom this site is catching up, or is behind for long.
+func catchupLines(members []client.Member, now time.Time) (lines []string) {
+	for _, m := range members {
+		switch c := m.Catchup; {
+		case c == nil:
+		case c.Pulling && c.Taken > 0:
+			lines = append(lines, fmt.Sprintf("catching up with %s: %s keys taken", m.Name, thousands(c.Taken)))
+		case c.Behind > 0 && now.Sub(c.Since) > behindLong:
+			lines = append(lines, fmt.Sprintf("%s saves of %s are not looked at yet, for %s", thousands(int(c.Behind)), m.Name, ago(c.Since, now)))
+		}
+	}
+	return lines
+}
+
+// thousands prints n as in 12,345.
+func thousands(n int) string {
+	s := strconv.Itoa(n)
+	for i := len(s) - 3; i > 0; i -= 3 {
+		s = s[:i] + "," + s[i:]
+	}
+	return s
 }
 
 // wrap breaks text into lines of 80 columns, all but the first one indented.

@@ -2,6 +2,7 @@ package quic
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 
 	"github.com/fxamacker/cbor/v2"
@@ -29,9 +30,11 @@ const (
 // Header is what each batch says of its sender.
 type Header struct {
 	Cluster       Cluster
-	Configuration uint64       // the number of the sender's configuration
-	Boot          uint64       // the sender's boot, raised at each of its starts
-	Saved         register.Seq // the sender's highest saved record number
+	Configuration uint64 // the number of the sender's configuration
+	Boot          uint64 // the sender's boot, raised at each of its starts
+	// Progress is how far the sender knows voters to have come; of itself it says so only while it votes.
+	// At most register.MaxVoters.
+	Progress []register.Progress
 }
 
 // Batch is what one stream of the register lane carries. Whoever is given one
@@ -47,7 +50,7 @@ type wireHeader struct {
 	Cluster       []byte
 	Configuration uint64
 	Boot          uint64
-	Saved         uint64
+	Progress      []register.Progress
 }
 
 // Both modes are built once and may be used by all at the same time.
@@ -95,9 +98,13 @@ func encodeMessage(m register.Message) ([]byte, error) {
 
 // encodeHeader returns the beginning of a batch; encoded messages follow it.
 func encodeHeader(h Header) ([]byte, error) {
+	progress := h.Progress
+	if progress == nil {
+		progress = []register.Progress{} // an empty array; nil would be null
+	}
 	b, err := encoding.Marshal(wireHeader{
 		Version: batchVersion, Cluster: h.Cluster[:],
-		Configuration: h.Configuration, Boot: h.Boot, Saved: uint64(h.Saved),
+		Configuration: h.Configuration, Boot: h.Boot, Progress: progress,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("encode a batch's header: %w", err)
@@ -119,9 +126,12 @@ func DecodeBatch(b []byte) (Batch, error) {
 	if h.Version != batchVersion {
 		return Batch{}, fmt.Errorf("decode a batch: version %d, this is version %d", h.Version, batchVersion)
 	}
-	batch := Batch{Header: Header{Configuration: h.Configuration, Boot: h.Boot, Saved: register.Seq(h.Saved)}}
+	batch := Batch{Header: Header{Configuration: h.Configuration, Boot: h.Boot}}
 	if len(h.Cluster) != len(batch.Cluster) {
 		return Batch{}, fmt.Errorf("decode a batch: a cluster id of %d bytes", len(h.Cluster))
+	}
+	if batch.Progress, err = checkProgress(h.Progress); err != nil {
+		return Batch{}, fmt.Errorf("decode a batch's header: %w", err)
 	}
 	copy(batch.Cluster[:], h.Cluster)
 	for len(rest) > 0 {
@@ -135,6 +145,25 @@ func DecodeBatch(b []byte) (Batch, error) {
 		batch.Messages = append(batch.Messages, m)
 	}
 	return batch, nil
+}
+
+// checkProgress returns what a header says of voters, nil where that is nothing.
+func checkProgress(all []register.Progress) ([]register.Progress, error) {
+	if all == nil {
+		return nil, errors.New("its progress is null")
+	}
+	if len(all) > register.MaxVoters {
+		return nil, fmt.Errorf("it speaks of %d voters, the limit is %d", len(all), register.MaxVoters)
+	}
+	for _, p := range all {
+		if p.Voter < 1 || p.Voter > register.MaxVoter {
+			return nil, fmt.Errorf("it speaks of voter %d, which cannot be", p.Voter)
+		}
+	}
+	if len(all) == 0 {
+		return nil, nil
+	}
+	return all, nil
 }
 
 func decodeMessage(b []byte) (register.Message, []byte, error) {

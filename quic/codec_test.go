@@ -35,7 +35,20 @@ func messages() []register.Message {
 		&register.MsgList{Round: round, Prefix: "a/", After: "a/b", Limit: register.MaxPage},
 		&register.MsgAckList{Round: round, Next: "b", Entries: []register.Entry{
 			{Key: "a", Tag: tag, Deleted: true}, {Key: "b", Tag: tag, Size: register.MaxValue, Aside: true}}},
+		&register.MsgCatchup{Key: "k", Write: write, Held: true},
+		&register.MsgAsk{Boot: 1 << 63},
+		&register.MsgHeard{Boot: 1 << 63, Saved: 1 << 63, Asked: 1},
+		&register.MsgVotes{},
 	}
+}
+
+// progress is that of as many voters as there may be.
+func progress() []register.Progress {
+	all := make([]register.Progress, register.MaxVoters)
+	for i := range all {
+		all[i] = register.Progress{Voter: register.MaxVoter - register.Voter(i), Boot: 1<<64 - 1, Saved: 1<<64 - 1}
+	}
+	return all
 }
 
 func encodeBatch(tb testing.TB, h Header, m ...register.Message) []byte {
@@ -55,7 +68,7 @@ func encodeBatch(tb testing.TB, h Header, m ...register.Message) []byte {
 }
 
 func TestBatchesComeBackAsTheyWere(t *testing.T) {
-	h := Header{Cluster: Cluster{1, 2, 3}, Configuration: 4, Boot: 1 << 63, Saved: 6}
+	h := Header{Cluster: Cluster{1, 2, 3}, Configuration: 4, Boot: 1 << 63, Progress: progress()}
 	want := Batch{h, messages()}
 	got, err := DecodeBatch(encodeBatch(t, h, want.Messages...))
 	if err != nil {
@@ -64,7 +77,7 @@ func TestBatchesComeBackAsTheyWere(t *testing.T) {
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got  %+v\nwant %+v", got, want)
 	}
-	for k := register.KindWrite; k <= register.KindAckList; k++ {
+	for k := register.KindWrite; k <= register.KindVotes; k++ {
 		m := register.NewMessage(k)
 		got, err := DecodeBatch(encodeBatch(t, h, m))
 		if err != nil || !reflect.DeepEqual(got.Messages, []register.Message{m}) {
@@ -114,7 +127,8 @@ func TestTheExampleInTheDocument(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := Batch{Header{Configuration: 1, Boot: 3, Saved: 41}, []register.Message{
+	header := Header{Configuration: 1, Boot: 3, Progress: []register.Progress{{Voter: 2, Boot: 5, Saved: 7}, {Voter: 1, Boot: 3, Saved: 41}}}
+	want := Batch{header, []register.Message{
 		&register.MsgUpdateView{Key: "port", Tag: register.Tag{TS: 7, Owner: 2}},
 		&register.MsgRead{Key: "a", Round: register.Round{Boot: 3, Count: 1}},
 		&register.MsgRead{Key: "b", Round: register.Round{Boot: 3, Count: 1}, Have: register.Tag{TS: 5, Owner: 1}},
@@ -180,10 +194,24 @@ func TestBatchesThatBreakARule(t *testing.T) {
 			t.Errorf("%s: %v, want something with %q", c.name, err, c.want)
 		}
 	}
+	const id = "85 01 50 a0a1a2a3a4a5a6a7a8a9aaabacadaeaf 01 03 " // all but the progress
 	for _, c := range []struct{ name, in, want string }{
 		{"nothing", "", "EOF"},
-		{"another version", "85 02 50 a0a1a2a3a4a5a6a7a8a9aaabacadaeaf 01 03 00", "version 2"},
-		{"a short cluster id", "85 01 41 a0 01 03 00", "1 bytes"},
+		{"another version", "85 02" + id[5:] + "80", "version 2"},
+		{"a short cluster id", "85 01 41 a0 01 03 80", "1 bytes"},
+		{"a number for the progress", id + "00", "positive integer"},
+		{"progress of 10 voters", id + "8a " + strings.Repeat("83 01 01 01 ", 10), "10 voters"},
+		{"progress of very many voters", id + "9a ff ff ff ff", "array"},
+		{"progress of voter 0", id + "81 83 00 01 01", "voter 0"},
+		{"progress of voter 64", id + "81 83 18 40 01 01", "voter 64"},
+		{"progress of voter 256", id + "81 83 19 01 00 01 01", "overflow"},
+		{"progress without a record", id + "81 82 01 01", "elements"},
+		{"progress with a fourth item", id + "81 84 01 01 01 01", "elements"},
+		{"progress that is null", id + "f6", "null"},
+		{"progress of a voter that is null", id + "81 f6", "voter 0"},
+		{"progress of a negative record", id + "81 83 01 01 20", "negative"},
+		{"progress in a map", id + "81 a1 01 01", "map"},
+		{"half of the progress", id + "81 83 01", "EOF"},
 		{"four items", "84 01 41 a0 01 03", "elements"},
 		{"no header", "04 a0", "header"},
 	} {
@@ -214,7 +242,7 @@ func TestUnknownFieldsAreSkipped(t *testing.T) {
 // FuzzDecodeBatch: whatever is decoded is encoded again to the same value, and
 // nothing makes the decoder panic.
 func FuzzDecodeBatch(f *testing.F) {
-	h := Header{Cluster: Cluster{1}, Configuration: 1, Boot: 2, Saved: 3}
+	h := Header{Cluster: Cluster{1}, Configuration: 1, Boot: 2, Progress: progress()}
 	f.Add(encodeBatch(f, h, messages()...))
 	for _, m := range messages() {
 		f.Add(encodeBatch(f, h, m))

@@ -11,8 +11,6 @@ import (
 	"time"
 
 	quicgo "github.com/quic-go/quic-go"
-
-	"gus/register"
 )
 
 // Connection codes tell the other side why a connection was ended.
@@ -374,8 +372,9 @@ func (c *conn) open(ctx context.Context, p Purpose) (*Stream, error) {
 
 // header is what each of this site's batches says of it.
 func (e *Endpoint) header() Header {
-	return Header{
-		Cluster: e.id.Cluster, Configuration: e.cfg.Configuration,
-		Boot: e.cfg.Boot, Saved: register.Seq(e.saved.Load()),
+	h := Header{Cluster: e.id.Cluster, Configuration: e.cfg.Configuration, Boot: e.cfg.Boot}
+	if p := e.progress.Load(); p != nil {
+		h.Progress = *p
 	}
+	return h
 }

@@ -101,7 +101,7 @@ type Endpoint struct {
 	tls       *tls.Config
 	instance  uint64 // random, not 0
 	attempts  atomic.Uint64
-	saved     atomic.Uint64
+	progress  atomic.Pointer[[]register.Progress]
 	buffers   sync.Pool // of *bytes.Buffer, for incoming batches
 
 	mu      sync.Mutex
@@ -215,9 +215,10 @@ func (e *Endpoint) SetPeer(name string, number register.Voter, addr string) erro
 	return nil
 }
 
-// SetSaved notes the highest record number that is durable here, which each
-// batch tells its receivers.
-func (e *Endpoint) SetSaved(seq register.Seq) { e.saved.Store(uint64(seq)) }
+// SetProgress notes how far each voter is known to have come, which each batch
+// that is made up from now on tells its receivers. It comes before the Send of messages that rest on
+// it. e keeps progress, which has at most register.MaxVoters elements and does not change any more.
+func (e *Endpoint) SetProgress(progress []register.Progress) { e.progress.Store(&progress) }
 
 // Send queues m for the voters in to; it implements register.Transport. For a
 // voter that is not connected, or whose queue is full (16,384 messages or

@@ -25,7 +25,7 @@ func stopAll(sites []*site) {
 func TestThreeSitesExchange(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		sites := w.three()
-		sites[0].SetSaved(41)
+		sites[0].SetProgress([]register.Progress{{Voter: 1, Boot: 1, Saved: 41}, {Voter: 3, Boot: 7, Saved: 8}})
 		sites[0].Send(register.SetOf(2, 3), need("a"))
 		sites[1].Send(register.SetOf(1, 3), need("b"))
 		sites[2].Send(register.SetOf(1), &register.MsgWrite{Key: "big", Write: register.Write{Value: make([]byte, register.MaxValue)}})
@@ -33,8 +33,8 @@ func TestThreeSitesExchange(t *testing.T) {
 			return sites[1].received(1, "a") == 1 && sites[2].received(1, "a") == 1 &&
 				sites[0].received(2, "b") == 1 && sites[2].received(2, "b") == 1 && sites[0].received(3, "big") == 1
 		})
-		if got := sites[1].saved[1]; got != 41 {
-			t.Errorf("voter 2 was told that voter 1 has saved %d, want 41", got)
+		if got := sites[1].heard[1]; !slices.Equal(got, []register.Progress{{Voter: 1, Boot: 1, Saved: 41}, {Voter: 3, Boot: 7, Saved: 8}}) {
+			t.Errorf("voter 2 was told by voter 1 of %v", got)
 		}
 		for i, s := range sites {
 			if want := register.SetOf(1, 2, 3).Without(register.Voter(i + 1)); s.Connected() != want {

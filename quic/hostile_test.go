@@ -134,7 +134,7 @@ func TestAnObserverInTheRegisterLane(t *testing.T) {
 		}
 		x := w.attack(t, id, a)
 		x.hello()
-		x.uni(x.batch(Header{w.ca.Cluster(), 1, 1, 0}, need("x")))
+		x.uni(x.batch(Header{w.ca.Cluster(), 1, 1, nil}, need("x")))
 		w.until("it is refused", func() bool { return a.peerStatus("watcher").Refused == 1 })
 		if a.count() != 0 || a.Connected() != 0 || len(a.history()) != 0 {
 			t.Errorf("an observer was heard: %v, %v", a.got, a.history())
@@ -214,7 +214,7 @@ func TestHostileBytesOnEveryLane(t *testing.T) {
 		a := w.start(w.ids[0], addr(1), 1, serving(purposeEcho, echo))
 		x := w.attack(t, w.ids[1], a)
 		x.hello()
-		good := Header{w.ca.Cluster(), 1, 1, 0}
+		good := Header{w.ca.Cluster(), 1, 1, nil}
 		fine := x.batch(good, need("x"))
 		bad := [][]byte{
 			nil, {0}, []byte("GET / HTTP/1.1\r\n"), bytes.Repeat([]byte{0xff}, 1000), bytes.Repeat([]byte{0x9b}, 100_000),
@@ -222,9 +222,11 @@ func TestHostileBytesOnEveryLane(t *testing.T) {
 			append(bytes.Clone(fine), 0),
 			append(bytes.Clone(fine), 23, 0xa0),
 			append(bytes.Clone(fine), make([]byte, maxBatch)...),
-			x.batch(Header{Cluster{1}, 1, 1, 0}, need("x")),
-			x.batch(Header{w.ca.Cluster(), 2, 1, 0}, need("x")),
-			x.batch(Header{w.ca.Cluster(), 1, 9, 0}, need("x")),
+			x.batch(Header{Cluster{1}, 1, 1, nil}, need("x")),
+			x.batch(Header{w.ca.Cluster(), 2, 1, nil}, need("x")),
+			x.batch(Header{w.ca.Cluster(), 1, 9, nil}, need("x")),
+			x.batch(Header{w.ca.Cluster(), 1, 1, []register.Progress{{Voter: 64}}}, need("x")),
+			x.batch(Header{w.ca.Cluster(), 1, 1, make([]register.Progress, 10)}, need("x")),
 		}
 		for _, b := range bad {
 			x.uni(b)
@@ -276,7 +278,7 @@ func TestABatchThatDripsIsBrokenOff(t *testing.T) {
 		for _, s := range streams {
 			<-s.Context().Done()
 		}
-		x.uni(x.batch(Header{w.ca.Cluster(), 1, 1, 0}, need("x")))
+		x.uni(x.batch(Header{w.ca.Cluster(), 1, 1, nil}, need("x")))
 		w.until("the lane is free again", func() bool { return a.count() == 1 })
 	}, "a", "b")
 }

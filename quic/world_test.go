@@ -95,11 +95,11 @@ type site struct {
 	runErr chan error
 
 	mu      sync.Mutex
-	got     []string // "from:key", in order of arrival
-	packets []string // "from:packet"
-	events  []string // "+2", "-2"
-	saved   map[register.Voter]register.Seq
-	blocked chan struct{} // Deliver waits until it is closed; nil waits for nothing
+	got     []string                               // "from:key", in order of arrival
+	packets []string                               // "from:packet"
+	events  []string                               // "+2", "-2"
+	heard   map[register.Voter][]register.Progress // what each voter's last batch said
+	blocked chan struct{}                          // Deliver waits until it is closed; nil waits for nothing
 }
 
 // buffer is a log to look into.
@@ -126,7 +126,7 @@ func (w *world) start(id *Identity, a *net.UDPAddr, boot uint64, change ...func(
 	w.t.Helper()
 	conn, unplug := w.socket(a, 5*time.Millisecond)
 	s := &site{w: w, id: id, addr: a, unplug: unplug, log: new(buffer),
-		runErr: make(chan error, 1), saved: make(map[register.Voter]register.Seq)}
+		runErr: make(chan error, 1), heard: make(map[register.Voter][]register.Progress)}
 	cfg := Config{
 		Identity: id, Conn: conn, Configuration: 1, Boot: boot,
 		Log: slog.New(slog.NewTextHandler(s.log, nil)), Deliver: s.deliver,
@@ -191,7 +191,7 @@ func (s *site) deliver(ctx context.Context, from register.Voter, b Batch) {
 	for _, m := range b.Messages {
 		s.got = append(s.got, fmt.Sprintf("%d:%s", from, m.Register()))
 	}
-	s.saved[from] = b.Saved
+	s.heard[from] = b.Progress
 }
 
 func (s *site) datagram(from Site, p []byte) {

@@ -10,7 +10,6 @@ import (
 // change is what a part of the log says of one key.
 type change struct {
 	place   string
-	seq     register.Seq      // of the last of records
 	records []register.Record // a full one at most, and that the first; then marks
 }
 
@@ -31,13 +30,12 @@ func split(place string) (part int64, key []byte) {
 }
 
 // add adds a record of the key at place, which it returns. It keeps r.
-func (c changes) add(place string, seq register.Seq, r register.Record) string {
+func (c changes) add(place string, r register.Record) string {
 	ch, ok := c[place]
 	if !ok {
 		ch = &change{place: place}
 		c[place] = ch
 	}
-	ch.seq = seq
 	if !r.IsMark() {
 		ch.records = ch.records[:0]
 	}

@@ -141,8 +141,8 @@ func unlike(s *session, want state, m model, last register.Seq) error {
 		}
 		order[c.Key] = c.Seq
 	}
-	if !maps.Equal(order, m.changes(0, last)) {
-		return fmt.Errorf("%w: the order is %v", errUnlike, order)
+	if wrong := m.agrees(order, 0, last); wrong != "" {
+		return fmt.Errorf("%w: in the order of changes %s", errUnlike, wrong)
 	}
 	return nil
 }

@@ -38,8 +38,11 @@
 // # The order of changes
 //
 // Changes answers what a save after some other one has changed from an index on
-// the records' save numbers, and from a list in memory of what the log holds
-// beyond them. A key is in the list until the pass that folds it is complete,
+// the records' numbers, and from a list in memory of what the log holds
+// beyond them. A folded record has the number of the last save that its epoch
+// covers, not of its own: what one pass writes side by side is then side by
+// side in the index too, where the next pass takes it out. (With numbers of
+// their own, each key cost a page of the index.) A key is in the list until the pass that folds it is complete,
 // and is then taken from the list alone, so that it does not matter when it
 // moves into the index.
 //

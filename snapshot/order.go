@@ -13,7 +13,7 @@ import (
 
 // Change says that a save has changed a key.
 type Change struct {
-	Seq register.Seq // of the last such save
+	Seq register.Seq // in the order of changes: not below the last such save, nor above Last
 	Key string       // not empty
 }
 
@@ -33,8 +33,10 @@ func after(list []recent, seq register.Seq) []recent {
 // their own, so that SQLite's log can shrink in between.
 const page = 1000
 
-// Changes yields each key that a save above after has changed, once, with the
-// number of its last change and in the order of those numbers. end is Last at
+// Changes yields each key that a save above since has changed, once, in the order
+// of their numbers. A key's number is that of the last save that has changed it
+// or, once an epoch has folded it, of the last save that the epoch covers: so
+// some keys may come again whose last change was before since. end is Last at
 // the call: whoever has taken in all of it has all changes up to end. A key
 // that is changed again meanwhile may be left out: it has then a number above
 // end. A key of which there was never more than a mark may be there. It ends
@@ -105,8 +107,8 @@ type changed struct {
 // changedRows yields the rows of the index with numbers above since and up to
 // end, page by page.
 func (s *Store) changedRows(since, end register.Seq) iter.Seq2[changed, error] {
-	const first = "SELECT seq, sum, part, key FROM records INDEXED BY changed WHERE seq > ? ORDER BY seq, sum, part, key LIMIT ?"
-	const next = "SELECT seq, sum, part, key FROM records INDEXED BY changed WHERE (seq, sum, part, key) > (?, ?, ?, ?) ORDER BY seq, sum, part, key LIMIT ?"
+	const first = "SELECT seq, sum, part, key FROM records INDEXED BY changed WHERE seq > ? ORDER BY seq, part, key LIMIT ?"
+	const next = "SELECT seq, sum, part, key FROM records INDEXED BY changed WHERE (seq, part, key) > (?, ?, ?) ORDER BY seq, part, key LIMIT ?"
 	return func(yield func(changed, error) bool) {
 		query, args := first, []any{int64(since), page}
 		for {
@@ -135,7 +137,7 @@ func (s *Store) changedRows(since, end register.Seq) iter.Seq2[changed, error] {
 				return
 			}
 			last := list[page-1]
-			query, args = next, []any{int64(last.seq), last.sum, last.part, last.key, page}
+			query, args = next, []any{int64(last.seq), last.part, last.key, page}
 		}
 	}
 }

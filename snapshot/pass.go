@@ -127,8 +127,9 @@ func (s *Store) foldKeys() error {
 	return nil
 }
 
-// foldKey writes the current record of a key and returns its size. The record
-// that it replaces is still there: this is where a history would keep it.
+// foldKey writes the current record of a key and returns its size. Its number in
+// the order of changes is that of the pass: a pass writes, and the next one
+// takes out, what is neighbours in the index. The record that it replaces is still there: this is where a history would keep it.
 func (s *Store) foldKey(p *pass, c *change) (size int64, err error) {
 	var older register.Record
 	var sum int64
@@ -155,10 +156,10 @@ func (s *Store) foldKey(p *pass, c *change) (size int64, err error) {
 	} else {
 		part.keys++
 	}
-	sum = recordSum(key, c.seq, p.number, body)
+	sum = recordSum(key, p.seq, p.number, body)
 	part.digest += sum
 	p.keys, p.partKeys = p.keys+1, p.partKeys+1
-	_, err = s.statements.recordPut.Exec(number, key, int64(c.seq), p.number, sum, body)
+	_, err = s.statements.recordPut.Exec(number, key, int64(p.seq), p.number, sum, body)
 	return int64(len(body)), err
 }
 

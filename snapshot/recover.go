@@ -134,7 +134,7 @@ func (s *Store) loadLog(tx *sql.Tx) error {
 		for _, r := range row.records {
 			at := placeOf(r.Key)
 			if !p.covers(row.id, at) {
-				into.add(at, row.seq, r)
+				into.add(at, r)
 			}
 			if row.id > p.target || !p.complete() {
 				s.recent = append(s.recent, recent{row.seq, at, !r.IsMark()})

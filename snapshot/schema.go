@@ -82,7 +82,7 @@ var schema = []string{
 	body  BLOB NOT NULL,
 	PRIMARY KEY (part, key)
 ) STRICT, WITHOUT ROWID`,
-	`CREATE INDEX changed ON records (seq, sum)`,
+	`CREATE INDEX changed ON records (seq, part, key, sum)`,
 }
 
 // connect opens the one connection of a handle of its own on the database at

@@ -88,7 +88,7 @@ func (s *Store) remember(j job) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, r := range j.records {
-		at := s.changes.add(placeOf(r.Key), j.seq, r)
+		at := s.changes.add(placeOf(r.Key), r)
 		s.recent = append(s.recent, recent{j.seq, at, !r.IsMark()})
 	}
 	s.last.Store(uint64(j.seq))

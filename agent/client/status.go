@@ -17,6 +17,7 @@ type Status struct {
 	Started   time.Time `json:"started"`
 	Members   []Member  `json:"members"` // this site included: voters by number, then others by name
 	Quorum    Quorum    `json:"quorum"`
+	Voting    Voting    `json:"voting"`
 	Keys      int       `json:"keys"`       // held, deleted ones that are remembered included
 	DataBytes int64     `json:"data_bytes"` // keys and values
 	Memory    int64     `json:"memory"`     // bytes that the process has from the system
@@ -26,8 +27,13 @@ type Status struct {
 	Reads     int       `json:"reads"`      // rounds of reads under way
 	Waiting   int       `json:"waiting"`    // writes that wait for a quorum to come into reach
 	SaveError string    `json:"save_error,omitempty"`
+	SaveSince time.Time `json:"save_since,omitzero"` // since when a save is under way, if it takes long
 	UDP       UDP       `json:"udp"`
 	Warnings  []Warning `json:"warnings,omitempty"` // what somebody should look after
+
+	// Disagreements are keys on which this site and another have had different
+	// settled versions for two epochs of 10 s. There should be none.
+	Disagreements Disagreements `json:"disagreements"`
 }
 
 // State is how this site finds another. Nothing that the protocol decides
@@ -55,12 +61,21 @@ type Member struct {
 	Version string    `json:"version,omitempty"` // of its program
 	Failure string    `json:"failure,omitempty"` // why the last attempt to connect failed
 	Clock   *Clock    `json:"clock,omitempty"`   // nil: not compared
+	Catchup *Catchup  `json:"catchup,omitempty"` // nil: it is this site, or no voter
 }
 
 // Clock is how far a site's clock is ahead of this one's.
 type Clock struct {
 	Ahead Duration `json:"ahead_ms"` // negative: behind
 	Error Duration `json:"error_ms"` // by so much it may be wrong either way
+}
+
+// Catchup is how far this site is with what another voter has saved.
+type Catchup struct {
+	Behind  uint64    `json:"behind"`          // saves of that voter that were not looked at yet, as far as is known
+	Since   time.Time `json:"since,omitzero"`  // when there began to be some; zero while Behind is 0
+	Pulling bool      `json:"pulling"`         // they are being looked at
+	Taken   int       `json:"taken,omitempty"` // while Pulling: keys that this site lacked and has been sent, or is about to be
 }
 
 // Warning is something that somebody should look after.
@@ -80,6 +95,14 @@ type Quorum struct {
 	RTT     Duration  `json:"rtt_ms"`  // to the nearest quorum; 0: not known
 	Missing []string  `json:"missing,omitempty"`
 	Since   time.Time `json:"since,omitzero"` // when it was lost; zero while OK
+}
+
+// Voting says whether the site takes part: after each start it first asks the
+// others whether it has forgotten anything that it told them.
+type Voting struct {
+	OK     bool      `json:"ok"`
+	Since  time.Time `json:"since"`            // of that
+	Awaits []string  `json:"awaits,omitempty"` // while it does not vote: who has not answered
 }
 
 // UDP tells how large the socket's buffers are, in bytes.

@@ -1,0 +1,228 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"math/rand/v2"
+	"net"
+	"net/http/httptest"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"gus/agent/client"
+)
+
+// benchSite is a site on loopback with a real disk.
+type benchSite struct {
+	*node
+	b      *testing.B
+	dir    string
+	addr   string
+	seeds  []string
+	cancel context.CancelFunc
+	done   chan error
+}
+
+func (s *benchSite) start() {
+	s.b.Helper()
+	conn, err := net.ListenPacket("udp", s.addr)
+	if err != nil {
+		s.b.Fatal(err)
+	}
+	log := slog.New(slog.NewTextHandler(io.Discard, nil))
+	if s.node, err = open(Config{Data: s.dir, Conn: conn, Seeds: s.seeds, Logger: log}); err != nil {
+		s.b.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	s.cancel, s.done = cancel, make(chan error, 1)
+	go func() {
+		s.done <- s.run(ctx, func(ctx context.Context) error { <-ctx.Done(); return nil })
+	}()
+}
+
+func (s *benchSite) stop() {
+	s.b.Helper()
+	s.cancel()
+	if err := <-s.done; err != nil {
+		s.b.Fatal(err)
+	}
+}
+
+// set sets a key and returns how long that took.
+func (s *benchSite) set(key, value string) (time.Duration, bool) {
+	r := httptest.NewRequest("PUT", kvPath+key, strings.NewReader(value))
+	r.Header.Set(client.HeaderTimeout, "30s")
+	w := httptest.NewRecorder()
+	begin := time.Now()
+	s.api.ServeHTTP(w, r)
+	return time.Since(begin), w.Code == 200
+}
+
+// caughtUp says whether s has looked at all that its peers had when it came.
+func (s *benchSite) caughtUp() bool {
+	for _, p := range s.catchup.peers {
+		p.mu.Lock()
+		ok := p.up && !p.fresh && !p.pulling
+		p.mu.Unlock()
+		if !ok {
+			return false
+		}
+	}
+	return true
+}
+
+func benchCluster(b *testing.B) (sites []*benchSite) {
+	var founders []Founder
+	var seeds []string
+	for _, name := range three {
+		conn, err := net.ListenPacket("udp", "127.0.0.1:0")
+		if err != nil {
+			b.Fatal(err)
+		}
+		addr := conn.LocalAddr().String()
+		conn.Close()
+		s := &benchSite{b: b, dir: filepath.Join(b.TempDir(), name), addr: addr}
+		sites, seeds = append(sites, s), append(seeds, addr)
+		founders = append(founders, Founder{Name: name, Data: s.dir})
+	}
+	if err := Found(founders); err != nil {
+		b.Fatal(err)
+	}
+	for _, s := range sites {
+		s.seeds = seeds
+		s.start()
+	}
+	awaitVotes(b, sites...)
+	return sites
+}
+
+func awaitVotes(b *testing.B, sites ...*benchSite) {
+	b.Helper()
+	for _, s := range sites {
+		if _, ok := s.set("ready", ""); !ok {
+			b.Fatal("no quorum")
+		}
+	}
+}
+
+// fill sets keys at s, by many clients.
+func (s *benchSite) fill(round, keys int, value string) {
+	var wg sync.WaitGroup
+	const clients = 256
+	for from := range clients {
+		wg.Go(func() {
+			for i := from; i < keys; i += clients {
+				if _, ok := s.set(fmt.Sprintf("key/%d/%08d", round, i), value); !ok {
+					s.b.Error("a set failed")
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// load has clients set keys at s, one each few milliseconds, until stop is closed. It
+// returns how long each set took.
+func (s *benchSite) load(stop <-chan struct{}) []time.Duration {
+	var mu sync.Mutex
+	var all []time.Duration
+	var wg sync.WaitGroup
+	for i := range 4 {
+		wg.Go(func() {
+			key := fmt.Sprintf("load/%s/%d", s.id.Name, i)
+			for {
+				select {
+				case <-stop:
+					return
+				case <-time.After(time.Duration(rand.IntN(20_000)) * time.Microsecond):
+				}
+				if took, ok := s.set(key, "0123456789abcdef"); ok {
+					mu.Lock()
+					all = append(all, took)
+					mu.Unlock()
+				}
+			}
+		})
+	}
+	wg.Wait()
+	slices.Sort(all)
+	return all
+}
+
+// loadBoth loads two sites while f runs and returns their latencies.
+func loadBoth(a, c *benchSite, f func()) (atA, atC []time.Duration) {
+	stop := make(chan struct{})
+	var wg sync.WaitGroup
+	wg.Go(func() { atA = a.load(stop) })
+	wg.Go(func() { atC = c.load(stop) })
+	f()
+	close(stop)
+	wg.Wait()
+	return atA, atC
+}
+
+func p99(all []time.Duration) float64 {
+	if len(all) == 0 {
+		return 0
+	}
+	return float64(all[len(all)*99/100]) / float64(time.Millisecond)
+}
+
+func median(all []float64) float64 {
+	slices.Sort(all)
+	return all[len(all)/2]
+}
+
+// BenchmarkCatchup measures a site that was away while 100,000 keys of 100 bytes were
+// set: how long it catches up without other load, and what that does to sets at it
+// and at a site that serves it: p99 during it by p99 without, in five pairs.
+func BenchmarkCatchup(b *testing.B) {
+	const keys = 100_000
+	sites := benchCluster(b)
+	a, c := sites[0], sites[2]
+	value := strings.Repeat("x", 100)
+	var alone, loaded, ratioA, ratioC []float64
+	round := 0
+	away := func(during func(caughtUp func())) time.Duration {
+		round++
+		c.stop()
+		a.fill(round, keys, value)
+		c.start()
+		awaitVotes(b, c)
+		begin := time.Now()
+		during(func() {
+			for !c.caughtUp() {
+				time.Sleep(5 * time.Millisecond)
+			}
+		})
+		return time.Since(begin)
+	}
+	for b.Loop() {
+		for range 5 {
+			alone = append(alone, away(func(caughtUp func()) { caughtUp() }).Seconds())
+			var withA, withC, withoutA, withoutC []time.Duration
+			took := away(func(caughtUp func()) { withA, withC = loadBoth(a, c, caughtUp) })
+			loaded = append(loaded, took.Seconds())
+			time.Sleep(15 * time.Second) // what comes after a pull is over as well
+			withoutA, withoutC = loadBoth(a, c, func() { time.Sleep(max(took, 5*time.Second)) })
+			b.Logf("alone %.2f s, with load %.2f s; p99 at the server %.2f and %.2f ms without (%d, %d sets), at the site %.2f and %.2f ms (%d, %d sets)",
+				alone[len(alone)-1], took.Seconds(), p99(withA), p99(withoutA), len(withA), len(withoutA), p99(withC), p99(withoutC), len(withC), len(withoutC))
+			ratioA, ratioC = append(ratioA, p99(withA)/p99(withoutA)), append(ratioC, p99(withC)/p99(withoutC))
+		}
+	}
+	for _, s := range sites {
+		s.stop()
+	}
+	b.ReportMetric(0, "ns/op")
+	b.ReportMetric(median(alone), "s/alone")
+	b.ReportMetric(median(loaded), "s/loaded")
+	b.ReportMetric(median(ratioA), "p99-at-server")
+	b.ReportMetric(median(ratioC), "p99-at-site")
+}

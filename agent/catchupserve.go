@@ -1,0 +1,176 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"iter"
+
+	"gus/quic"
+	"gus/register"
+	"gus/snapshot"
+)
+
+// serve serves a stream of purposeCatchup: one a site at most.
+func (c *catchup) serve(ctx context.Context, from quic.Site, s *quic.Stream) {
+	if from.Number == 0 {
+		return
+	}
+	ctx, leave := c.enter(ctx, from.Name, purposeCatchup, 1)
+	defer leave()
+	defer bind(ctx, s)()
+	x := &served{catchup: c, stream: s, stop: func() {}}
+	defer func() { x.stop() }()
+	c.note(from, x.run(ctx))
+}
+
+// note logs why a stream that this site served ended, where it did so too early.
+func (c *catchup) note(from quic.Site, err error) {
+	if err != nil {
+		c.log.Debug("stopped serving a site", "peer", from.Name, "err", err)
+	}
+}
+
+// served is one pull, at the end that is asked.
+type served struct {
+	*catchup
+	stream *quic.Stream
+
+	next  func() (snapshot.Change, error, bool) // the changes
+	stop  func()
+	end   register.Seq // with which they are complete
+	ahead *snapshot.Change
+	upto  register.Seq // of the page before
+	keys  []string     // of it
+}
+
+func (x *served) run(ctx context.Context) error {
+	for first := true; ; first = false {
+		var ask pullAsk
+		if err := hearFrame(x.stream, maxAsk, &ask); err == io.EOF {
+			return nil // it knows enough
+		} else if err != nil {
+			return err
+		}
+		if first {
+			if err := x.begin(ask); err != nil {
+				return err
+			}
+		}
+		if err := x.sendWrites(ctx, ask.Wanted); err != nil {
+			return err
+		}
+		page := &pullPage{Database: x.store.Database(), Upto: x.upto, End: true}
+		if !ask.Last {
+			var err error
+			if page, err = x.page(ctx); err != nil {
+				return err
+			}
+		}
+		page.Last = max(x.store.Last(), page.Upto)
+		if err := say(x.stream, &pullAnswer{Page: page}); err != nil || ask.Last {
+			return err
+		}
+	}
+}
+
+// begin finds where to go on. A cursor into another database is none, and so is
+// one that is further than this site.
+func (x *served) begin(ask pullAsk) error {
+	if ask.Version != streamVersion {
+		return nonsense("version %d, this is version %d", ask.Version, streamVersion)
+	}
+	if ask.Database == x.store.Database() && ask.After <= x.store.Last() {
+		x.upto = ask.After
+	}
+	changes, end := x.store.Changes(x.upto)
+	x.end = end
+	x.next, x.stop = iter.Pull2(changes)
+	return x.look()
+}
+
+// look reads the next change ahead.
+func (x *served) look() error {
+	x.ahead = nil
+	change, err, ok := x.next()
+	if err != nil {
+		return fmt.Errorf("read what has changed: %w", err)
+	}
+	if ok {
+		x.ahead = &change
+	}
+	return nil
+}
+
+// page reads the next changes, and shows the keys of those that are settled. One
+// that is not is changed again when it is, and has a higher number then.
+func (x *served) page(ctx context.Context) (*pullPage, error) {
+	var keys []string
+	last := x.upto
+	for size := 0; x.ahead != nil && len(keys) < maxShown && size < maxShownBytes; {
+		keys, size, last = append(keys, x.ahead.Key), size+len(x.ahead.Key), x.ahead.Seq
+		if err := x.look(); err != nil {
+			return nil, err
+		}
+	}
+	switch {
+	case x.ahead == nil:
+		last = x.end
+	case x.ahead.Seq == last: // the rest of that save is in the next page
+		last = max(last-1, x.upto)
+	}
+	x.upto = last
+	p := &pullPage{Database: x.store.Database(), Upto: last, End: x.ahead == nil}
+	shown, err := x.loop.show(ctx, keys)
+	if err != nil {
+		return nil, err
+	}
+	x.keys = x.keys[:0]
+	for _, s := range shown {
+		if s.Settled() && !s.Tag.IsZero() {
+			p.Keys, x.keys = append(p.Keys, s), append(x.keys, s.Key)
+		}
+	}
+	x.mu.Lock()
+	x.served += len(p.Keys)
+	x.mu.Unlock()
+	return p, nil
+}
+
+// sendWrites sends what it has of the wanted keys of the page before. Which of
+// them are not settled any more it leaves out.
+func (x *served) sendWrites(ctx context.Context, wanted []uint16) error {
+	last := -1
+	for _, i := range wanted {
+		if int(i) <= last || int(i) >= len(x.keys) {
+			return nonsense("key %d of a page of %d is wanted after %d", i, len(x.keys), last)
+		}
+		last = int(i)
+	}
+	var writes []*register.MsgCatchup // what they point to is the replica's, to read
+	err := x.loop.each(ctx, len(wanted), func(r *register.Replica, i int) {
+		k := int(wanted[i])
+		writes = append(writes, r.Catchup(x.keys[k:k+1])...)
+	})
+	if err != nil {
+		return err
+	}
+	for len(writes) > 0 {
+		var a pullAnswer
+		for size := 0; len(writes) > 0; writes = writes[1:] {
+			if size += writeSize(writes[0]); size > fillAnswer && len(a.Writes) > 0 {
+				break
+			}
+			a.Writes = append(a.Writes, *writes[0])
+		}
+		if err := say(x.stream, &a); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// writeSize is how large a write may be when it is encoded, or more.
+func writeSize(m *register.MsgCatchup) int {
+	return 64 + len(m.Key) + len(m.Write.Value) + 16*len(m.Write.Known)
+}
