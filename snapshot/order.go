@@ -29,6 +29,24 @@ func after(list []recent, seq register.Seq) []recent {
 	return list[sort.Search(len(list), func(i int) bool { return list[i].seq > seq }):]
 }
 
+// minCompact is from how many changes on compacting them is worth while.
+const minCompact = 1 << 12
+
+// compacted returns of each place in list the last change, in order: keys that
+// are written all the time are in it once. It changes nothing of list, which
+// somebody may be reading.
+func compacted(list []recent) []recent {
+	full := map[string]bool{}
+	for _, r := range list {
+		full[r.place] = full[r.place] || r.full
+	}
+	newest, _ := lastOf(list)
+	for i, r := range newest {
+		newest[i].full = full[r.place]
+	}
+	return newest
+}
+
 // page is how many rows Changes and Keys read at once, in a transaction of
 // their own, so that SQLite's log can shrink in between.
 const page = 1000

@@ -276,3 +276,25 @@ func TestDamagedOrder(t *testing.T) {
 		}
 	}
 }
+
+// Keys that are written again and again are remembered once, not for each time:
+// what is remembered stays small, and still is the order of changes.
+func TestRecentChangesAreCompacted(t *testing.T) {
+	s := begin(t, freshDir(t), never)
+	m := model{}
+	for seq := register.Seq(1); seq <= 20; seq++ {
+		var records []register.Record
+		for i := range 1000 {
+			key := fmt.Sprint("key/", i%10+int(seq)%7)
+			records = append(records, record(key, uint64(seq)<<16+uint64(i), 1))
+			if n := len(m[key]); n == 0 || m[key][n-1] != seq {
+				m[key] = append(m[key], seq)
+			}
+		}
+		must(t, s.save(seq, records))
+	}
+	if n := len(s.recent); n > 3*minCompact {
+		t.Errorf("of 16 keys %d changes are remembered", n)
+	}
+	mustShow(t, s.Store, m)
+}

@@ -88,6 +88,7 @@ type Store struct {
 	commits sync.Mutex // held by the writer in its transactions, see look
 
 	mu      sync.Mutex // held for moments
+	compact int        // half the length of recent at which it is compacted
 	recent  []recent   // what the log says beyond the current records, in order, with last; appended to or replaced
 	cursors cursors
 	shown   shown

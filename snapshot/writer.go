@@ -2,6 +2,7 @@ package snapshot
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"gus/register"
@@ -90,6 +91,10 @@ func (s *Store) remember(j job) {
 	for _, r := range j.records {
 		at := s.changes.add(placeOf(r.Key), r)
 		s.recent = append(s.recent, recent{j.seq, at, !r.IsMark()})
+	}
+	if len(s.recent) > 2*s.compact {
+		s.recent = slices.Clip(compacted(s.recent))
+		s.compact = max(minCompact, len(s.recent))
 	}
 	s.last.Store(uint64(j.seq))
 }
