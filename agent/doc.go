@@ -41,6 +41,17 @@
 // can have heard is in the header of each batch, which the loop gives to the
 // endpoint before the messages that rest on it.
 //
+// # Catching up and agreeing
+//
+// Beside the loop one goroutine a peer follows that peer (catchup.go): when it
+// comes, and at each epoch in which it has saved something, it asks for the keys that changed
+// there since a cursor, has the loop say which of them are lacking here, and hands the
+// loop their writes in portions, each durable before the next one and before the cursor passes
+// it. So what is missed while away costs no memory, and is taken up where it
+// was left. At an epoch it compares digests with the peer as well (agree.go): partitions,
+// buckets of a partition that differs, keys of a few buckets. A key on which both
+// stay apart is an alarm, and is read.
+//
 // # Patience
 //
 // A request has a deadline. At it the loop, and nobody else, says what became
