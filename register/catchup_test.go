@@ -103,7 +103,7 @@ func TestDigestsSeeContents(t *testing.T) {
 			if key == "b" {
 				w.Value = []byte(value)
 			}
-			if err := r.load(Record{Key: key, Cur: w, Readable: true}); err != nil {
+			if _, err := r.load(Record{Key: key, Cur: w, Readable: true}); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -6,7 +6,8 @@ import "iter"
 // off (PROTOCOL.md section 7).
 func (r *Replica) recover(records iter.Seq2[Record, error]) error {
 	r.pending = map[string]*Pending{}
-	var open []string // in the order of the records
+	var open []string   // in the order of the records
+	var all []*register // likewise
 	for rec, err := range records {
 		if err != nil {
 			return err
@@ -19,8 +20,12 @@ func (r *Replica) recover(records iter.Seq2[Record, error]) error {
 			r.loadNote(rec)
 			continue
 		}
-		if err := r.load(rec); err != nil {
+		g, err := r.load(rec)
+		if err != nil {
 			return err
+		}
+		if g != nil {
+			all = append(all, g)
 		}
 		if !rec.Readable || !rec.Floor.IsZero() {
 			open = append(open, rec.Key)
@@ -33,6 +38,7 @@ func (r *Replica) recover(records iter.Seq2[Record, error]) error {
 			r.pending[rec.Key] = rec.Pending
 		}
 	}
+	r.index.fill(all)
 	for _, key := range open {
 		if g := r.regs[key]; g.readable != g.cur || g.floor != g.cur {
 			r.open(key) // to be read by a tick, should nobody else do so
@@ -51,10 +57,11 @@ func (r *Replica) takeUp() {
 	r.resumes, r.pending = nil, nil
 }
 
-// load makes the register of a record, in place of what an older one made.
-func (r *Replica) load(rec Record) error {
+// load makes the register of a record, in place of what an older one made. It
+// returns a register that is new.
+func (r *Replica) load(rec Record) (*register, error) {
 	if err := CheckKey(rec.Key); err != nil {
-		return err
+		return nil, err
 	}
 	g := &register{key: rec.Key, cur: r.zero, readable: r.zero}
 	if !rec.Cur.Tag.IsZero() {
@@ -67,7 +74,7 @@ func (r *Replica) load(rec Record) error {
 	if !rec.Floor.IsZero() {
 		g.floor = g.rec(rec.Floor.Owner)
 		if g.floor == nil || g.floor.Tag != rec.Floor {
-			return invalid("the record of key %q has no write for its floor %v", rec.Key, rec.Floor)
+			return nil, invalid("the record of key %q has no write for its floor %v", rec.Key, rec.Floor)
 		}
 	}
 	if rec.Readable {
@@ -79,16 +86,15 @@ func (r *Replica) load(rec Record) error {
 	old := r.regs[rec.Key]
 	if old == nil {
 		r.regs[rec.Key] = g
-		r.index.insert(g)
 		r.bytes += int64(len(rec.Key))
 		r.content.add(g)
-		return nil
+		return g, nil
 	}
 	r.bytes -= int64(len(old.cur.Value))
 	r.content.drop(old)
 	*old = *g // maps and the index go on pointing to it
 	r.content.add(old)
-	return nil
+	return nil, nil
 }
 
 // orphan is the highest of this voter's own tags: whatever it knew of their
