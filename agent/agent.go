@@ -102,6 +102,7 @@ func (n *node) writer(v register.Voter) string { return voterName(n.conf, v) }
 func (n *node) recover() error {
 	conf := n.conf.Register(n.id.Number, n.store.Boot(), n.store.Last())
 	conf.Ask = true // the directory may be a copy
+	conf.Keys = int(n.store.Stats().Records)
 	replica, err := register.New(conf, n.store.Records())
 	if err != nil {
 		return fmt.Errorf("recover from %s: %w", n.cfg.Data, err)

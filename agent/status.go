@@ -30,6 +30,7 @@ func (n *node) status(l loopStatus) client.Status {
 		Waiting:   l.waiting,
 		UDP:       client.UDP{Receive: net.ReceiveBuffer, Send: net.SendBuffer, Wanted: quic.WantedBuffer},
 	}
+	s.Epoch = client.Epoch{Number: disk.Epoch, Time: disk.EpochTime, Behind: uint64(n.store.Last() - disk.EpochSeq), HeldUp: disk.EpochHeldUp}
 	n.catchup.status(&s)
 	s.Quorum, s.Voting = quorumOf(&l.reach, s.Members), l.voting
 	if l.saves.saveErr != nil {

@@ -63,7 +63,8 @@ func printStatus(w io.Writer, s client.Status, now time.Time) {
 	}
 	fmt.Fprintf(w, "keys     %d of %s in all, %d not settled\n", s.Keys, size(s.DataBytes), s.Unsettled)
 	fmt.Fprintf(w, "now      %d writes and %d reads under way, %d writes wait for a quorum\n", s.Writes, s.Reads, s.Waiting)
-	fmt.Fprintf(w, "memory   %s; on disk %s\n\n", size(s.Memory), size(s.Disk))
+	fmt.Fprintf(w, "memory   %s; on disk %s\n", size(s.Memory), size(s.Disk))
+	fmt.Fprintf(w, "epoch    %s\n\n", epochLine(s.Epoch, now))
 	printMembers(w, s.Members, now)
 	for _, warning := range s.Warnings {
 		fmt.Fprint(w, "\n", wrap("warning: "+warning.Text, "  "))
@@ -124,6 +125,18 @@ func wrap(text, indent string) string {
 		column += n
 	}
 	return b.String() + "\n"
+}
+
+func epochLine(e client.Epoch, now time.Time) string {
+	line := "none yet"
+	if e.Number > 0 {
+		line = fmt.Sprintf("%d, %s old", e.Number, ago(e.Time, now))
+	}
+	line += fmt.Sprintf("; %s saves since", thousands(int(e.Behind)))
+	if e.HeldUp {
+		line += "; HELD UP: the disk is full"
+	}
+	return line
 }
 
 func quorumLine(s client.Status, now time.Time) string {

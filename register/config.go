@@ -1,7 +1,7 @@
 package register
 
 // Config is what a voter must know to take part. The zero values of
-// ReadQuorum, WriteQuorum, Saved and Ask are good ones.
+// ReadQuorum, WriteQuorum, Saved, Keys and Ask are good ones.
 type Config struct {
 	Self        Voter
 	Voters      []Voter // all of them, Self included; 1 to MaxVoters
@@ -9,6 +9,7 @@ type Config struct {
 	WriteQuorum int     // Q_W, likewise
 	Boot        uint64  // durably raised at each start before New; not 0
 	Saved       Seq     // the highest Seq ever used by this voter
+	Keys        int     // about how many keys the records have, so that a start makes room once; 0: not known
 	Ask         bool    // others are asked before it votes whether it has forgotten anything (PROTOCOL.md section 7)
 }
 

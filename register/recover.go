@@ -3,11 +3,11 @@ package register
 import "iter"
 
 // recover takes in what the store holds, and takes up again what a crash cut
-// off (PROTOCOL.md section 7).
-func (r *Replica) recover(records iter.Seq2[Record, error]) error {
+// off (PROTOCOL.md section 7). There are about so many keys.
+func (r *Replica) recover(records iter.Seq2[Record, error], keys int) error {
 	r.pending = map[string]*Pending{}
-	var open []string   // in the order of the records
-	var all []*register // likewise
+	var open []string                         // in the order of the records
+	all := make([]*register, 0, max(0, keys)) // likewise
 	for rec, err := range records {
 		if err != nil {
 			return err

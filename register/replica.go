@@ -94,7 +94,7 @@ func New(cfg Config, records iter.Seq2[Record, error]) (*Replica, error) {
 		readQuorum:  cfg.ReadQuorum,
 		writeQuorum: cfg.WriteQuorum,
 		boot:        cfg.Boot,
-		regs:        map[string]*register{},
+		regs:        make(map[string]*register, max(0, cfg.Keys)),
 		zero:        &version{Write: Write{Deleted: true, Decided: true}, accepted: true, hasValue: true},
 		ops:         map[Op]*register{},
 		content:     new(content),
@@ -103,7 +103,7 @@ func New(cfg Config, records iter.Seq2[Record, error]) (*Replica, error) {
 		gate:        gate{saved: cfg.Saved, next: cfg.Saved + 1},
 	}
 	if records != nil {
-		if err := r.recover(records); err != nil {
+		if err := r.recover(records, cfg.Keys); err != nil {
 			return nil, err
 		}
 	}

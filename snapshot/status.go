@@ -34,6 +34,7 @@ type Stats struct {
 	LogBytes      int64 // of those rows, encoded
 	DatabaseBytes int64 // gus.db
 	WALBytes      int64 // gus.db-wal
+	Records       int64 // keys in the folded records
 
 	Epoch         uint64       // number of the newest epoch that is complete in all partitions, 0 if none
 	EpochSeq      register.Seq // it covers all that was saved up to it
@@ -85,6 +86,9 @@ func (s *Store) show() {
 		EpochKeys:     s.whole.keys,
 		EpochUnderWay: p.number > s.whole.number,
 		EpochHeldUp:   s.held,
+	}
+	for _, part := range p.parts {
+		s.shown.stats.Records += part.keys
 	}
 	if s.whole.number > 0 {
 		s.shown.stats.EpochTime = time.UnixMilli(s.whole.time)

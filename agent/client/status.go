@@ -22,6 +22,7 @@ type Status struct {
 	DataBytes int64     `json:"data_bytes"` // keys and values
 	Memory    int64     `json:"memory"`     // bytes that the process has from the system
 	Disk      int64     `json:"disk"`       // bytes of the database's files
+	Epoch     Epoch     `json:"epoch"`      // what a start reads at once
 	Unsettled int       `json:"unsettled"`  // keys with a write not known to be settled
 	Writes    int       `json:"writes"`     // writes under way
 	Reads     int       `json:"reads"`      // rounds of reads under way
@@ -34,6 +35,15 @@ type Status struct {
 	// Disagreements are keys on which this site and another have had different
 	// settled versions for two epochs of 10 s. There should be none.
 	Disagreements Disagreements `json:"disagreements"`
+}
+
+// Epoch is the newest epoch of the database: a start reads it, and then what was
+// saved after it.
+type Epoch struct {
+	Number uint64    `json:"number"`           // 0: there is none yet
+	Time   time.Time `json:"time,omitzero"`    // at its beginning, by this site's clock
+	Behind uint64    `json:"behind"`           // saves after it
+	HeldUp bool      `json:"held_up,omitzero"` // the next one cannot be made: the disk is full
 }
 
 // State is how this site finds another. Nothing that the protocol decides
