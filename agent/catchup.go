@@ -298,6 +298,12 @@ func (c *catchup) durable(ctx context.Context, seq register.Seq) error {
 		}
 		select {
 		case <-risen:
+		case <-time.After(time.Second):
+			// A save that has nothing left to save does not come.
+			err := c.loop.visit(ctx, func(r *register.Replica) { seq = min(seq, r.Covers()) })
+			if err != nil {
+				return err
+			}
 		case <-ctx.Done():
 			return ctx.Err()
 		}

@@ -34,6 +34,7 @@ type pull struct {
 	looked int
 	news   int             // keys that were older here, not only not known to be settled
 	wanted map[string]bool // of the last page
+	covers register.Seq    // the save after which all that is known of it here is durable
 }
 
 // pull looks at what p has saved above the cursor, page by page, and takes what
@@ -85,6 +86,9 @@ func (x *pull) run(ctx context.Context) error {
 			return err
 		}
 		if before != nil {
+			if err := x.durable(ctx, x.covers); err != nil {
+				return err
+			}
 			x.reached(x.peer, snapshot.Cursor{Database: before.Database, Seq: before.Upto})
 		}
 		if ask.Last {
@@ -98,7 +102,11 @@ func (x *pull) run(ctx context.Context) error {
 			return err
 		}
 		if page.End && len(ask.Wanted) == 0 {
+			if err := x.durable(ctx, x.covers); err != nil {
+				return err
+			}
 			x.reached(x.peer, snapshot.Cursor{Database: page.Database, Seq: page.Upto})
+			x.peer.hear(page.Last)
 			return nil
 		}
 		before = page
@@ -127,6 +135,7 @@ func (x *pull) lacks(ctx context.Context, shown []register.Shown) (wanted []uint
 	news := 0
 	err = x.loop.each(ctx, len(shown), func(r *register.Replica, i int) {
 		s := shown[i]
+		x.covers = r.Covers() // what it does not lack need not be durable yet
 		if !r.Lacks(s) {
 			return
 		}

@@ -53,7 +53,7 @@ func (x *served) run(ctx context.Context) error {
 			return err
 		}
 		if first {
-			if err := x.begin(ask); err != nil {
+			if err := x.begin(ctx, ask); err != nil {
 				return err
 			}
 		}
@@ -76,15 +76,21 @@ func (x *served) run(ctx context.Context) error {
 
 // begin finds where to go on. A cursor into another database is none, and so is
 // one that is further than this site.
-func (x *served) begin(ask pullAsk) error {
+func (x *served) begin(ctx context.Context, ask pullAsk) error {
 	if ask.Version != streamVersion {
 		return nonsense("version %d, this is version %d", ask.Version, streamVersion)
 	}
 	if ask.Database == x.store.Database() && ask.After <= x.store.Last() {
 		x.upto = ask.After
 	}
+	// What the disk has and the replica has not heard of yet is not shown, and so not
+	// passed over: the answer is complete up to where both are.
+	var durable register.Seq
+	if err := x.loop.visit(ctx, func(r *register.Replica) { durable = r.Durable() }); err != nil {
+		return err
+	}
 	changes, end := x.store.Changes(x.upto)
-	x.end = end
+	x.end = max(x.upto, min(end, durable))
 	x.next, x.stop = iter.Pull2(changes)
 	return x.look()
 }
@@ -119,7 +125,8 @@ func (x *served) page(ctx context.Context) (*pullPage, error) {
 	case x.ahead.Seq == last: // the rest of that save is in the next page
 		last = max(last-1, x.upto)
 	}
-	x.upto = last
+	x.upto = min(last, x.end)
+	last = x.upto
 	p := &pullPage{Database: x.store.Database(), Upto: last, End: x.ahead == nil}
 	shown, err := x.loop.show(ctx, keys)
 	if err != nil {

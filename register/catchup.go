@@ -37,6 +37,10 @@ func (r *Replica) Covers() Seq {
 	return max(r.saving, r.saved)
 }
 
+// Durable returns the number of the highest save that r knows to be durable: all
+// that Show leaves out as not durable is changed by a later one.
+func (r *Replica) Durable() Seq { return r.saved }
+
 // stepCatchup learns a settled write as any other. That a read quorum has
 // accepted it stays true for ever, so it is true for this voter as well.
 func (r *Replica) stepCatchup(g *register, m *MsgCatchup) {

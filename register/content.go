@@ -123,7 +123,7 @@ func (r *Replica) show(key string) Shown {
 }
 
 // Reread has r read key, as it reads what stays open: where two voters show
-// different settled writes, that brings the later one to both.
+// different settled writes, that brings the later one to the one behind.
 func (r *Replica) Reread(key string) {
 	g := r.regs[key]
 	if g == nil {

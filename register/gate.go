@@ -116,8 +116,7 @@ func (r *Replica) SaveFailed(seq Seq) {
 	must(seq == r.saving && seq != 0, "SaveFailed answers the save under way")
 	r.saving, r.stalled = 0, true
 	r.unsaved = r.unsaved || r.noting
-	r.waiting = append(r.held, r.waiting...)
-	r.thin()
+	r.waiting = r.thin(append(r.held, r.waiting...))
 	flying := r.flying
 	r.held, r.flying = nil, nil
 	for _, g := range flying {
@@ -143,9 +142,9 @@ func (r *Replica) SaveFailed(seq Seq) {
 // thin drops of what waits all that others ask for again anyway (messages may be lost at
 // any time), that a newer write has made useless, or that nobody waits for any more. So
 // a disk that stays full does not fill the memory.
-func (r *Replica) thin() {
-	kept := r.waiting[:0]
-	for _, h := range r.waiting {
+func (r *Replica) thin(waiting []held) []held {
+	kept := waiting[:0]
+	for _, h := range waiting {
 		var keep bool
 		switch {
 		case h.msg != nil:
@@ -164,8 +163,8 @@ func (r *Replica) thin() {
 			kept = append(kept, h)
 		}
 	}
-	clear(r.waiting[len(kept):])
-	r.waiting = kept
+	clear(waiting[len(kept):])
+	return kept
 }
 
 // touch notes that g's durable state has changed.

@@ -81,7 +81,13 @@ func (r *Replica) Progress() []Progress {
 // spoken already: then the messages of the batch must not be taken in, for that
 // start may have asked what was heard of it, and have been told less than this.
 func (r *Replica) Hear(from Voter, boot uint64, ps []Progress) bool {
-	if !r.others.Has(from) || boot < r.boots[from] {
+	if !r.others.Has(from) {
+		return false
+	}
+	if boot < r.boots[from] { // it may be an older directory that asks: it must hear of the later start
+		m := r.heardFor(from, boot)
+		m.Boot = r.boots[from]
+		r.tell(SetOf(from), m)
 		return false
 	}
 	r.boots[from] = boot
@@ -96,8 +102,17 @@ func (r *Replica) Hear(from Voter, boot uint64, ps []Progress) bool {
 	return true
 }
 
+// hearOf keeps the highest of both. Where a later start has less than an earlier one,
+// that voter has forgotten something: the earlier one is kept, for it to be told.
 func (r *Replica) hearOf(p Progress) {
 	h := r.progressOf(p.Voter)
+	if p.Boot > h.Boot && p.Saved < h.Saved {
+		return
+	}
+	if p.Boot < h.Boot && p.Saved > h.Saved {
+		*h, r.unsaved = p, true
+		return
+	}
 	if p.Boot > h.Boot || p.Saved > h.Saved {
 		h.Boot, h.Saved = max(h.Boot, p.Boot), max(h.Saved, p.Saved)
 		r.unsaved = true
@@ -107,7 +122,8 @@ func (r *Replica) hearOf(p Progress) {
 // hearOfSelf notices that somebody knows of this voter what it does not know
 // itself, when it votes already: as late as that, it still stops.
 func (r *Replica) hearOfSelf(p Progress) {
-	if r.asking && r.forgets(p) || p.Boot > r.boot || p.Saved >= r.next {
+	earlier := p.Boot < r.boot && p.Saved > r.started
+	if r.asking && r.forgets(p) || p.Boot > r.boot || p.Saved >= r.next || earlier {
 		r.forget(p)
 	}
 }
@@ -132,21 +148,30 @@ func (r *Replica) forget(p Progress) {
 
 // stepAsk tells a starting voter what was heard of it before.
 func (r *Replica) stepAsk(from Voter, ask *MsgAsk) {
-	m := &MsgHeard{Asked: ask.Boot}
+	r.tell(SetOf(from), r.heardFor(from, ask.Boot))
+}
+
+func (r *Replica) heardFor(from Voter, asked uint64) *MsgHeard {
+	m := &MsgHeard{Asked: asked}
 	for _, p := range r.heard {
 		if p.Voter == from {
 			m.Boot, m.Saved = p.Boot, p.Saved
 		}
 	}
-	r.tell(SetOf(from), m)
+	return m
 }
 
 // stepHeard takes in another's answer, unless it is one to an earlier start.
 func (r *Replica) stepHeard(from Voter, m *MsgHeard) {
-	if !r.asking || r.forgot != nil || m.Asked != r.boot {
+	p := Progress{Voter: r.self, Boot: m.Boot, Saved: m.Saved}
+	if !r.asking { // it comes late
+		r.hearOfSelf(p)
 		return
 	}
-	if p := (Progress{Voter: r.self, Boot: m.Boot, Saved: m.Saved}); r.forgets(p) {
+	if r.forgot != nil || m.Asked != r.boot {
+		return
+	}
+	if r.forgets(p) {
 		r.forget(p)
 		return
 	}
@@ -166,6 +191,9 @@ func (r *Replica) ask(to Set) {
 // tickAsking asks again, and makes do with a read quorum after a while: the
 // cluster must come up with a voter missing.
 func (r *Replica) tickAsking() {
+	r.opening = slices.DeleteFunc(r.opening, func(o opening) bool { // its clients have given up
+		return o.g.live == nil || !slices.Contains(o.g.live.rounds, o.d)
+	})
 	if r.waited++; r.forgot == nil && r.waited >= askFor && r.asked.Len()+1 >= r.readQuorum {
 		r.vote()
 		return

@@ -177,11 +177,24 @@ func (r *Replica) Resend(peer Voter) {
 // stayed unsettled, and tries again to save what could not be saved.
 func (r *Replica) Tick() {
 	r.stalled = false
-	r.flush = len(r.marks) > 0 || r.unsaved
+	// A voter that asks saves nothing: the next start must not take such numbers for
+	// those of what it had promised.
+	r.flush = len(r.marks) > 0 || r.unsaved && (!r.asking || r.forgot != nil)
+	r.tidy()
 	if r.asking {
 		r.tickAsking()
 		return
 	}
+	r.tickLists()
+	for _, g := range r.active {
+		r.tickPending(g)
+		r.tickRounds(g)
+		r.tickOpen(g)
+	}
+}
+
+// tidy takes out of active what has come to rest.
+func (r *Replica) tidy() {
 	active := r.active[:0]
 	for _, g := range r.active {
 		if g.live == nil {
@@ -195,13 +208,14 @@ func (r *Replica) Tick() {
 		active = slices.Clone(active) // what a burst needed is let go
 	}
 	r.active = active
-	r.tickLists()
-	for _, g := range active {
-		r.tickPending(g)
-		r.tickRounds(g)
-		r.tickOpen(g)
+	if len(r.waiting)+len(r.held) > maxWaiting {
+		r.held, r.waiting = r.thin(r.held), r.thin(r.waiting)
 	}
 }
+
+// maxWaiting is how many effects may wait for saves before a tick drops what others ask
+// for again: a disk that hangs does not fill the memory.
+const maxWaiting = 1 << 16
 
 // due says after which ticks something is sent again: after one to two seconds, then at doubling
 // intervals up to 16 s.

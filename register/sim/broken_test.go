@@ -195,8 +195,8 @@ var brokenRules = []brokenRule{
 	{
 		name: "old-start", // what an earlier start of a voter has said counts, though a later one has asked
 		edits: []edit{
-			{"progress.go", "|| boot < r.boots[from] {", "|| boot < r.boots[from] && !broken(\"old-start\") {"},
-			{"progress.go", "|| p.Boot > r.boot ||", "|| !broken(\"old-start\") && p.Boot > r.boot || !broken(\"old-start\") &&"},
+			{"progress.go", "if boot < r.boots[from] {", "if boot < r.boots[from] && !broken(\"old-start\") {"},
+			{"progress.go", "|| p.Boot > r.boot || p.Saved >= r.next || earlier {", "|| !broken(\"old-start\") && (p.Boot > r.boot || p.Saved >= r.next || earlier) {"},
 		},
 		scenario: overtaken(rolledBack(3)),
 	},
