@@ -64,8 +64,13 @@ func (l *loop) tell() {
 }
 
 // checkForgotten returns an ErrForgotten where this voter has forgotten what it
-// promised, once that is saved or cannot be saved.
+// promised, once that is saved or cannot be saved. Where a copy of its directory may
+// vote in its place, it returns another error: the next start asks.
 func (l *loop) checkForgotten() error {
+	if boot := l.replica.Outpaced(); boot != 0 {
+		return fmt.Errorf("%s: another process has started from a copy of it, as start %d, and this one is an earlier start: "+
+			"stop the one that should not run, and start the other again: it asks whether it may vote", l.data, boot)
+	}
 	err := l.replica.Forgot()
 	if err == nil {
 		return nil

@@ -103,6 +103,36 @@ func TestASiteThatHearsOfItsDoubleStops(t *testing.T) {
 	})
 }
 
+// double is another process with a copy of the directory of s, as it is now.
+func (w *world) double(s *testSite) *testSite {
+	d := &testSite{w: w, name: s.name, addr: address(9), seeds: s.seeds, disk: filepath.Join(w.dir, "double")}
+	if err := os.MkdirAll(d.disk, 0o700); err != nil {
+		w.t.Fatal(err)
+	}
+	w.copy(s.data(), d.data())
+	w.sites = append(w.sites, d)
+	return d
+}
+
+// A copy that somebody starts while its site runs on is refused, and the site goes
+// on as if nothing had been.
+func TestACopyTakesNothingFromItsSite(t *testing.T) {
+	inWorld(t, three, func(w *world) {
+		ca, ir := w.sites[0], w.sites[2]
+		double := w.double(ir)
+		w.want(ir.set("k", "v"), "")
+		time.Sleep(20 * time.Second) // both others have heard of that
+		double.start()
+		w.forgot(double.ended(), "they have heard of start 1 and record ")
+		time.Sleep(time.Minute)
+		w.sites = w.sites[:3]
+		w.sites[1].kill()
+		w.await(func() bool { return w.connected(2) })
+		w.want(ca.set("k", "w"), "")
+		w.want(ir.get("k"), "w")
+	})
+}
+
 func TestASiteAsksBeforeItVotes(t *testing.T) {
 	inWorld(t, three, func(w *world) {
 		ca, va, ir := w.sites[0], w.sites[1], w.sites[2]

@@ -331,7 +331,7 @@ func (e *encoder) message(to Set, m Message) {
 		e.write(m.Write)
 		e.flag(m.Held)
 	case *MsgAsk:
-		e.num(m.Boot)
+		e.num(m.Boot, uint64(m.Saved))
 	case *MsgHeard:
 		e.num(m.Asked, m.Boot, uint64(m.Saved))
 	}

@@ -79,7 +79,7 @@ func (r *Replica) Ready() Ready {
 		r.held, r.waiting = r.waiting, r.held[:0]
 	}
 	rd.Messages, r.messages = r.messages, nil
-	if r.forgot != nil { // it says nothing any more of what it holds
+	if r.mute() { // it says nothing any more of what it holds
 		rd.Messages = slices.DeleteFunc(rd.Messages, func(e Envelope) bool { return e.Message.Kind() != KindHeard })
 	}
 	rd.Results, r.results = r.results, nil

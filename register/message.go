@@ -169,7 +169,8 @@ type MsgCatchup struct {
 // MsgAsk is ASK: the sender has started and does not vote yet. What was heard of
 // it before (section 7, forgetting)?
 type MsgAsk struct {
-	Boot uint64 `cbor:"1,keyasint"` // the sender's
+	Boot  uint64 `cbor:"1,keyasint"`           // the sender's
+	Saved Seq    `cbor:"2,keyasint,omitempty"` // the highest record that it started from
 }
 
 // MsgHeard is HEARD: the highest that the sender has heard of the receiver before

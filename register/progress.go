@@ -15,17 +15,18 @@ type Progress struct {
 
 // standing is whether this voter may vote, and what it has heard of all.
 type standing struct {
-	asking  bool                // it does not vote yet: others are asked first
-	asked   Set                 // of those, who has answered
-	waited  int                 // ticks spent asking
-	resumes []string            // keys whose pending writes are taken up when it votes
-	pending map[string]*Pending // in those
-	forgot  *Progress           // what others have heard of this voter, and it has forgotten
-	heard   []Progress          // of the others, by voter
-	boots   map[Voter]uint64    // of the others, the latest that has spoken since this start
-	told    Seq                 // the highest saved, but for notes alone
-	noting  bool                // a note of them is in the save under way
-	unsaved bool                // heard or forgot have changed since they were saved
+	asking   bool                // it does not vote yet: others are asked first
+	asked    Set                 // of those, who has answered
+	waited   int                 // ticks spent asking
+	resumes  []string            // keys whose pending writes are taken up when it votes
+	pending  map[string]*Pending // in those
+	forgot   *Progress           // what others have heard of this voter, and it has forgotten
+	heard    []Progress          // of the others, by voter
+	boots    map[Voter]uint64    // of the others, the latest that votes, or may, as heard since this start
+	outpaced uint64              // a later start of this voter that others have heard of; 0: none
+	told     Seq                 // the highest saved, but for notes alone
+	noting   bool                // a note of them is in the save under way
+	unsaved  bool                // heard or forgot have changed since they were saved
 }
 
 // askFor is for how many ticks a starting voter waits for all others; then a
@@ -51,7 +52,7 @@ func (r *Replica) Votes() bool { return !r.asking }
 // Awaits returns the voters that r has asked and that have not answered, while it
 // does not vote.
 func (r *Replica) Awaits() Set {
-	if !r.asking || r.forgot != nil {
+	if !r.asking || r.mute() {
 		return 0
 	}
 	return r.others &^ r.asked
@@ -77,22 +78,24 @@ func (r *Replica) Progress() []Progress {
 }
 
 // Hear takes in what a batch of messages from a voter says of voters: boot is the
-// one that from sent it in. It returns false where a later start of from has
-// spoken already: then the messages of the batch must not be taken in, for that
-// start may have asked what was heard of it, and have been told less than this.
+// one that from sent it in. It returns false where a later start of from votes, or
+// may, having asked here: then the messages of the batch must not be taken in, for that
+// start was told less of them than they say.
 func (r *Replica) Hear(from Voter, boot uint64, ps []Progress) bool {
 	if !r.others.Has(from) {
 		return false
 	}
-	if boot < r.boots[from] { // it may be an older directory that asks: it must hear of the later start
+	if boot < r.boots[from] { // whether it votes or asks, it must hear of the later start
 		m := r.heardFor(from, boot)
 		m.Boot = r.boots[from]
 		r.tell(SetOf(from), m)
 		return false
 	}
-	r.boots[from] = boot
 	for _, p := range ps {
 		switch {
+		case p.Voter == from && p.Boot == boot: // it votes
+			r.boots[from] = boot
+			r.hearOf(p)
 		case p.Voter == r.self:
 			r.hearOfSelf(p)
 		case r.others.Has(p.Voter):
@@ -120,13 +123,26 @@ func (r *Replica) hearOf(p Progress) {
 }
 
 // hearOfSelf notices that somebody knows of this voter what it does not know
-// itself, when it votes already: as late as that, it still stops.
+// itself, when it votes already: as late as that, it still stops. Where there is no
+// more than a later start, which has asked and may vote, this one has not forgotten
+// anything yet: it gives way.
 func (r *Replica) hearOfSelf(p Progress) {
 	earlier := p.Boot < r.boot && p.Saved > r.started
-	if r.asking && r.forgets(p) || p.Boot > r.boot || p.Saved >= r.next || earlier {
+	switch {
+	case r.asking && r.forgets(p) || p.Saved >= r.next || earlier:
 		r.forget(p)
+	case p.Boot > r.boot:
+		r.outpaced, r.asking = max(r.outpaced, p.Boot), true
 	}
 }
+
+// mute says whether r will not vote whatever others answer.
+func (r *Replica) mute() bool { return r.forgot != nil || r.outpaced != 0 }
+
+// Outpaced returns the boot of a later start of this voter that others have heard
+// of, from a copy of its directory, while this one was voting; 0: none. It does not
+// vote any more: its next start asks which of the two may.
+func (r *Replica) Outpaced() uint64 { return r.outpaced }
 
 // forgets says whether p, heard of this voter before this start, is news to it. A
 // boot that others have heard of is one that it cannot begin anew.
@@ -146,9 +162,15 @@ func (r *Replica) forget(p Progress) {
 	}
 }
 
-// stepAsk tells a starting voter what was heard of it before.
+// stepAsk tells a starting voter what was heard of it before. Where it has not
+// forgotten any of that it may vote, and no earlier start is heard any more. One
+// that has forgotten will not vote, and the start that has not goes on.
 func (r *Replica) stepAsk(from Voter, ask *MsgAsk) {
-	r.tell(SetOf(from), r.heardFor(from, ask.Boot))
+	m := r.heardFor(from, ask.Boot)
+	if m.Boot < ask.Boot && m.Saved <= ask.Saved {
+		r.boots[from] = max(r.boots[from], ask.Boot)
+	}
+	r.tell(SetOf(from), m)
 }
 
 func (r *Replica) heardFor(from Voter, asked uint64) *MsgHeard {
@@ -168,7 +190,7 @@ func (r *Replica) stepHeard(from Voter, m *MsgHeard) {
 		r.hearOfSelf(p)
 		return
 	}
-	if r.forgot != nil || m.Asked != r.boot {
+	if r.mute() || m.Asked != r.boot {
 		return
 	}
 	if r.forgets(p) {
@@ -183,8 +205,8 @@ func (r *Replica) stepHeard(from Voter, m *MsgHeard) {
 
 // ask asks those that have not answered.
 func (r *Replica) ask(to Set) {
-	if to &^= r.asked; to != 0 && r.forgot == nil {
-		r.tell(to, &MsgAsk{Boot: r.boot})
+	if to &^= r.asked; to != 0 && !r.mute() {
+		r.tell(to, &MsgAsk{Boot: r.boot, Saved: r.started})
 	}
 }
 
@@ -194,7 +216,7 @@ func (r *Replica) tickAsking() {
 	r.opening = slices.DeleteFunc(r.opening, func(o opening) bool { // its clients have given up
 		return o.g.live == nil || !slices.Contains(o.g.live.rounds, o.d)
 	})
-	if r.waited++; r.forgot == nil && r.waited >= askFor && r.asked.Len()+1 >= r.readQuorum {
+	if r.waited++; !r.mute() && r.waited >= askFor && r.asked.Len()+1 >= r.readQuorum {
 		r.vote()
 		return
 	}

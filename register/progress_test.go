@@ -177,6 +177,46 @@ func TestNotesAreNotNews(t *testing.T) {
 	}
 }
 
+// A copy that is older than what its voter has said is told so, and nothing is
+// taken from the voter. One that is as new may vote: then the voter gives way, and has not forgotten anything.
+func TestACopyAsks(t *testing.T) {
+	other, err := New(Config{Self: 2, Voters: []Voter{1, 2, 3}, Boot: 1}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	voter := starter(t, 4, 50)
+	step(t, voter, 2, &MsgHeard{Asked: 4})
+	step(t, voter, 3, &MsgHeard{Asked: 4})
+	says := []Progress{{Voter: 1, Boot: 4, Saved: 60}}
+	other.Hear(1, 4, says)
+	other.Hear(1, 5, nil)
+	step(t, other, 1, &MsgAsk{Boot: 5, Saved: 59})
+	if !other.Hear(1, 4, says) {
+		t.Fatal("a copy that has forgotten takes its voter's voice away")
+	}
+	other.Hear(1, 5, nil)
+	step(t, other, 1, &MsgAsk{Boot: 5, Saved: 60})
+	other.Ready()
+	if other.Hear(1, 4, says) {
+		t.Fatal("both are heard")
+	}
+	for _, e := range other.Ready().Messages {
+		voter.told, voter.next = 60, 61
+		step(t, voter, 2, e.Message)
+	}
+	if voter.Forgot() != nil || voter.Outpaced() != 5 || voter.Votes() {
+		t.Errorf("forgot: %v, outpaced by %d, votes: %v", voter.Forgot(), voter.Outpaced(), voter.Votes())
+	}
+	for range 2 * askFor {
+		voter.Tick()
+	}
+	step(t, voter, 3, &MsgHeard{Asked: 4})
+	voter.Hear(2, 1, nil)
+	if mustSay(t, voter); voter.Votes() {
+		t.Error("it votes again")
+	}
+}
+
 // What is heard of voters is passed on, survives a start, and is what ASK is
 // answered with; what an earlier start says after that does not count.
 func TestHearsOfOthers(t *testing.T) {
@@ -200,7 +240,7 @@ func TestHearsOfOthers(t *testing.T) {
 	if !r.Hear(2, 5, nil) {
 		t.Error("a later start is not heard")
 	}
-	step(t, r, 2, &MsgAsk{Boot: 5})
+	step(t, r, 2, &MsgAsk{Boot: 5, Saved: 50})
 	if m := r.Ready().Messages; len(m) != 1 || *m[0].Message.(*MsgHeard) != (MsgHeard{Boot: 4, Saved: 50, Asked: 5}) {
 		t.Errorf("it answers %+v", m)
 	}

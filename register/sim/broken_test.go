@@ -196,7 +196,8 @@ var brokenRules = []brokenRule{
 		name: "old-start", // what an earlier start of a voter has said counts, though a later one has asked
 		edits: []edit{
 			{"progress.go", "if boot < r.boots[from] {", "if boot < r.boots[from] && !broken(\"old-start\") {"},
-			{"progress.go", "|| p.Boot > r.boot || p.Saved >= r.next || earlier {", "|| !broken(\"old-start\") && (p.Boot > r.boot || p.Saved >= r.next || earlier) {"},
+			{"progress.go", "|| p.Saved >= r.next || earlier:", "|| !broken(\"old-start\") && (p.Saved >= r.next || earlier):"},
+			{"progress.go", "case p.Boot > r.boot:", "case p.Boot > r.boot && !broken(\"old-start\"):"},
 		},
 		scenario: overtaken(rolledBack(3)),
 	},
@@ -219,8 +220,8 @@ var brokenRules = []brokenRule{
 		scenario: rolledBack(3),
 	},
 	{
-		name:     "deaf", // what others have heard of a voter does not travel with what it says
-		edits:    []edit{{"progress.go", "\t\tcase r.others.Has(p.Voter):\n", "\t\tcase r.others.Has(p.Voter) && !broken(\"deaf\"):\n"}},
+		name:     "deaf", // what others have heard of a voter does not count
+		edits:    []edit{{"progress.go", "\th := r.progressOf(p.Voter)\n", "\tif broken(\"deaf\") {\n\t\treturn\n\t}\n\th := r.progressOf(p.Voter)\n"}},
 		scenario: rolledBack(3),
 	},
 	{

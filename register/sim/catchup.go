@@ -92,7 +92,9 @@ func (v *voter) checkContent() {
 func (v *voter) remembers() {
 	err := v.core.Forgot()
 	switch {
+	case err == nil && v.core.Outpaced() == 0:
 	case err == nil:
+		v.w.fail("%s is outpaced by start %d", v.name(), v.core.Outpaced())
 	case !v.rolled:
 		v.w.fail("%s with its own disk: %v", v.name(), err)
 	default:

@@ -91,7 +91,7 @@ func (d digest) message(m register.Message) digest {
 	case *register.MsgVotes:
 		return d
 	case *register.MsgAsk:
-		return d.num(m.Boot)
+		return d.num(m.Boot).num(uint64(m.Saved))
 	case *register.MsgHeard:
 		return d.num(m.Asked).num(m.Boot).num(uint64(m.Saved))
 	}
