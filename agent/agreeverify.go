@@ -19,8 +19,10 @@ const (
 	// times: what is on its way arrives meanwhile.
 	lookAgainAfter = 1500 * time.Millisecond
 	lookAgain      = 2
-	// maxNamed bounds the keys that one verification names a site.
-	maxNamed = 10_000
+	// maxNamed bounds the keys that one verification names a site. Where there are
+	// more, all is compared again, up to compareAgain times: a site catches up.
+	maxNamed     = 10_000
+	compareAgain = 10
 )
 
 // verify has this site compared with the others.
@@ -43,7 +45,12 @@ func (c *catchup) verify(ctx context.Context) (client.Verification, error) {
 	all := make([]verified, len(c.peers))
 	var wg sync.WaitGroup
 	for i, p := range c.peers {
-		wg.Go(func() { all[i] = c.verifyWith(ctx, p) })
+		wg.Go(func() {
+			all[i] = c.verifyWith(ctx, p)
+			for n := 0; n < compareAgain && all[i].err == nil && all[i].more > 0; n++ {
+				all[i] = c.verifyWith(ctx, p)
+			}
+		})
 	}
 	wg.Wait()
 	for i, p := range c.peers {

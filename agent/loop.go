@@ -210,8 +210,10 @@ func (l *loop) dropped(op register.Op, req *request) error {
 	case sent:
 		return fmt.Errorf("%w: sent and not acknowledged by %d voters within %v: it may still take effect; read the key to see",
 			client.ErrUnknownOutcome, l.reach.conf.WriteQuorum, req.timeout)
-	case l.saveErr != nil:
+	case l.saveErr != nil && req.kind == kindSet:
 		return fmt.Errorf("%w: %v: nothing changed", client.ErrNotSaved, l.saveErr)
+	case l.saveErr != nil:
+		return fmt.Errorf("%w: this site cannot save (%v), and too few of the others answered to read without it", client.ErrNoQuorum, l.saveErr)
 	case req.kind == kindSet && l.stall() > req.timeout/2:
 		return fmt.Errorf("%w: the disk of this site has not finished a save since %s: nothing changed", client.ErrNotSaved, l.saveFrom.Format(time.DateTime))
 	}

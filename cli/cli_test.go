@@ -71,6 +71,7 @@ func TestStatusFitsOnATerminal(t *testing.T) {
 			{Name: "site-d", Role: "voter", Number: 4, State: client.StateUnseen},
 			{Name: "site-e", Role: "observer", State: client.StateUnreachable, Since: now.Add(-23*time.Hour - 59*time.Minute), Address: "192.168.100.102:7487"},
 		},
+		Voting: client.Voting{OK: true},
 		Quorum: client.Quorum{OK: true, Voters: 3, Read: 2, Write: 2, Reached: 2, RTT: client.Duration(88 * time.Millisecond)},
 		Warnings: []client.Warning{
 			{Code: "udp_buffers", Text: "the UDP buffers are small and lose packets under load: 212992 bytes to receive, 212992 to send, wanted are 7340032", Cure: "sysctl -w net.core.rmem_max=7340032 net.core.wmem_max=7340032"},

@@ -18,7 +18,8 @@ func (a *app) statusCommand() *cli.Command {
 		Name:      "status",
 		Usage:     "how this site is, whom it reaches, whether there is a quorum",
 		ArgsUsage: " ",
-		Description: "With --verify it compares now, with each other voter, all that this site holds: versions and contents\n" +
+		Description: "It exits with 0 wherever the agent answers; scripts that want a quorum use `gus wait`.\n\n" +
+			"With --verify it compares now, with each other voter, all that this site holds: versions and contents\n" +
 			"of all keys, by sums first. What is on its way meanwhile is looked at again, for 3 s. Keys that still\n" +
 			"differ are printed one a line (key, site, version, site, version; - where a site has none), and it\n" +
 			"exits with 1. It exits with 4 where voters could not be compared and the others agree. It may take a\n" +
@@ -82,7 +83,7 @@ const behindLong = 30 * time.Second
 func catchupLines(members []client.Member, now time.Time) (lines []string) {
 	for _, m := range members {
 		switch c := m.Catchup; {
-		case c == nil:
+		case c == nil || m.State != client.StateUp:
 		case c.Pulling && c.Taken > 0:
 			lines = append(lines, fmt.Sprintf("catching up with %s: %s keys taken", m.Name, thousands(c.Taken)))
 		case c.Behind > 0 && now.Sub(c.Since) > behindLong:
@@ -148,7 +149,11 @@ func quorumLine(s client.Status, now time.Time) string {
 	if !q.OK {
 		return fmt.Sprintf("NO, for %s: %s, %d in reach\nmissing  %s", ago(q.Since, now), need, q.Reached, strings.Join(q.Missing, ", "))
 	}
-	line := fmt.Sprintf("yes: %s, %d in reach", need, q.Reached)
+	answer := "yes"
+	if !s.Voting.OK {
+		answer = "NOT YET, for " + ago(s.Voting.Since, now)
+	}
+	line := fmt.Sprintf("%s: %s, %d in reach", answer, need, q.Reached)
 	if q.RTT > 0 {
 		line += ", nearest in " + millis(time.Duration(q.RTT))
 	}

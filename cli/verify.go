@@ -17,6 +17,9 @@ import (
 // verifyTimeout is for a verification that was given no --timeout.
 const verifyTimeout = time.Minute
 
+// maxNamed is how many keys are named, but for --json.
+const maxNamed = 100
+
 // errNotCompared: what could be compared agrees, and that was not all.
 var errNotCompared = errors.New("not all voters were compared")
 
@@ -46,10 +49,14 @@ func printVerification(w io.Writer, v client.Verification) {
 	if isTerminal(w) {
 		show = printable
 	}
-	for _, d := range v.Differ {
+	named := v.Differ[:min(len(v.Differ), maxNamed)]
+	for _, d := range named {
 		fmt.Fprintf(w, "%s  %s %s  %s %s\n", show(d.Key), v.Site, cmp.Or(string(d.Version), "-"), d.Peer, cmp.Or(string(d.PeerVersion), "-"))
 	}
-	if len(v.Differ) == 0 && len(v.NotCompared) == 0 {
+	if more := len(v.Differ) - len(named) + v.More; more > 0 {
+		fmt.Fprintf(w, "... and %s more\n", thousands(more))
+	}
+	if len(v.Differ)+v.More == 0 && len(v.NotCompared) == 0 {
 		fmt.Fprintf(w, "all agree: %d keys, %d sites compared\n", v.Keys, len(v.Compared)+1)
 	}
 }
@@ -62,9 +69,9 @@ func verdict(v client.Verification) error {
 	}
 	switch n := len(v.Differ) + v.More; {
 	case n > 0 && len(not) > 0:
-		return fmt.Errorf("sites disagree %d times, and not all voters were compared (%s): %s", n, strings.Join(not, "; "), verifyCure)
+		return fmt.Errorf("sites differ on keys, %s in all, and not all voters were compared (%s): %s", thousands(n), strings.Join(not, "; "), verifyCure)
 	case n > 0:
-		return fmt.Errorf("sites disagree %d times: %s", n, verifyCure)
+		return fmt.Errorf("sites differ on keys, %s in all: %s", thousands(n), verifyCure)
 	case len(not) > 0:
 		return fmt.Errorf("%w: %s; the %d that were agree: see `gus members`", errNotCompared, strings.Join(not, "; "), len(v.Compared)+1)
 	}

@@ -20,11 +20,11 @@ func TestWhatAVerificationSays(t *testing.T) {
 	}{
 		{client.Verification{Site: "a", Keys: 7, Compared: []string{"b", "c"}}, "all agree: 7 keys, 3 sites compared\n", nil, exitDone},
 		{client.Verification{Site: "a", Keys: 7, Compared: []string{"b", "c"}, Differ: []client.Disagreement{differs, absent}},
-			"app/port  a 1.1  b 2.1\napp/x  a 1.1  c -\n", []string{"disagree 2 times", "set it again"}, exitFailed},
+			"app/port  a 1.1  b 2.1\napp/x  a 1.1  c -\n", []string{"keys, 2 in all", "set it again"}, exitFailed},
 		{client.Verification{Site: "a", Keys: 7, Compared: []string{"b"}, NotCompared: []client.NotCompared{away}},
 			"", []string{"not all voters", "c: not connected", "the 2 that were agree"}, exitNoQuorum},
 		{client.Verification{Site: "a", Compared: []string{"b"}, NotCompared: []client.NotCompared{away}, Differ: []client.Disagreement{differs}, More: 3},
-			"app/port  a 1.1  b 2.1\n", []string{"disagree 4 times", "c: not connected"}, exitFailed},
+			"app/port  a 1.1  b 2.1\n... and 3 more\n", []string{"keys, 4 in all", "c: not connected"}, exitFailed},
 	} {
 		var out strings.Builder
 		printVerification(&out, c.v)
@@ -47,10 +47,11 @@ func TestWhatStatusSaysOfCatchingUp(t *testing.T) {
 	now := time.Date(2024, 5, 1, 12, 30, 0, 0, time.UTC)
 	lines := catchupLines([]client.Member{
 		{Name: "self", Self: true},
-		{Name: "even", Catchup: &client.Catchup{}},
-		{Name: "busy", Catchup: &client.Catchup{Behind: 40, Since: now.Add(-8 * time.Second)}},
-		{Name: "taking", Catchup: &client.Catchup{Behind: 400, Since: now.Add(-8 * time.Second), Pulling: true, Taken: 12345}},
-		{Name: "slow", Catchup: &client.Catchup{Behind: 1234567, Since: now.Add(-70 * time.Second)}},
+		{Name: "even", State: client.StateUp, Catchup: &client.Catchup{}},
+		{Name: "gone", State: client.StateDown, Catchup: &client.Catchup{Behind: 9, Since: now.Add(-time.Hour)}},
+		{Name: "busy", State: client.StateUp, Catchup: &client.Catchup{Behind: 40, Since: now.Add(-8 * time.Second)}},
+		{Name: "taking", State: client.StateUp, Catchup: &client.Catchup{Behind: 400, Since: now.Add(-8 * time.Second), Pulling: true, Taken: 12345}},
+		{Name: "slow", State: client.StateUp, Catchup: &client.Catchup{Behind: 1234567, Since: now.Add(-70 * time.Second)}},
 	}, now)
 	want := "catching up with taking: 12,345 keys taken|1,234,567 saves of slow are not looked at yet, for 1m10s"
 	if got := strings.Join(lines, "|"); got != want {

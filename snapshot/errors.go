@@ -41,7 +41,7 @@ var (
 
 // damaged returns an ErrDamaged about the file at path.
 func damaged(path, format string, args ...any) error {
-	return fmt.Errorf("%s is %w: %s: nothing was changed; keep a copy, then restore this site from a backup or join it anew",
+	return fmt.Errorf("%s is %w: %s: nothing was changed; leave this agent stopped and keep the files: the others go on without it, and this version cannot admit the site again",
 		path, ErrDamaged, fmt.Sprintf(format, args...))
 }
 
