@@ -211,7 +211,7 @@ func (d *demoSites) connected(ctx context.Context) (bool, error) {
 		if err != nil {
 			return false, fmt.Errorf("site %s: %w", s.name, err)
 		}
-		if st.Quorum.Reached < up {
+		if st.Quorum.Reached < up || !st.Voting.OK {
 			return false, nil
 		}
 	}
