@@ -30,9 +30,9 @@ func fill(t *testing.T, path string) {
 	}
 }
 
-// One site's disk is really full: it refuses sets and says why, it reads, the others do not notice,
-// and once there is space it goes on by itself.
-func TestAFullDiskAtOneSite(t *testing.T) {
+// smallDisk mounts 8 MiB, or skips the test.
+func smallDisk(t *testing.T) string {
+	t.Helper()
 	disk := t.TempDir()
 	if err := syscall.Mount("tmpfs", disk, "tmpfs", 0, "size=8m"); err != nil {
 		t.Skip("cannot mount a small disk:", err)
@@ -42,6 +42,13 @@ func TestAFullDiskAtOneSite(t *testing.T) {
 			t.Error(err)
 		}
 	})
+	return disk
+}
+
+// One site's disk is really full: it refuses sets and says why, it reads, the others do not notice,
+// and once there is space it goes on by itself.
+func TestAFullDiskAtOneSite(t *testing.T) {
+	disk := smallDisk(t)
 	inEmptyWorld(t, three, func(w *world) {
 		ca, va, ir := w.sites[0], w.sites[1], w.sites[2]
 		ir.disk = disk

@@ -4,7 +4,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -15,15 +14,7 @@ import (
 // the others have saved, is killed, and comes back with room: it lacks the write, and
 // must not have noted that it has looked at it.
 func TestAFullDiskAndAKill(t *testing.T) {
-	disk := t.TempDir()
-	if err := syscall.Mount("tmpfs", disk, "tmpfs", 0, "size=8m"); err != nil {
-		t.Skip("cannot mount a small disk:", err)
-	}
-	t.Cleanup(func() {
-		if err := syscall.Unmount(disk, 0); err != nil {
-			t.Error(err)
-		}
-	})
+	disk := smallDisk(t)
 	inEmptyWorld(t, three, func(w *world) {
 		ca, ir := w.sites[0], w.sites[2]
 		ir.disk = disk

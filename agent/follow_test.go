@@ -2,7 +2,6 @@ package agent
 
 import (
 	"fmt"
-	"os"
 	"path/filepath"
 	"sync/atomic"
 	"testing"
@@ -130,10 +129,7 @@ func TestAMuchOlderCopyHearsOfIt(t *testing.T) {
 			w.want(ir.set("k", "new"), "")
 			ir.kill()
 		}
-		if err := os.RemoveAll(ir.data()); err != nil {
-			w.t.Fatal(err)
-		}
-		w.copy(backup, ir.data())
+		w.putBack(backup, ir)
 		ir.restart()
 		select {
 		case err := <-ir.done:

@@ -73,11 +73,7 @@ func TestARestoredCopyDoesNotVote(t *testing.T) {
 		w.await(func() bool { return w.connected(3) })
 		w.want(ir.set("k", "new"), "")
 		ir.kill()
-		if err := os.RemoveAll(ir.data()); err != nil {
-			w.t.Fatal(err)
-		}
-		w.copy(backup, ir.data())
-
+		w.putBack(backup, ir)
 		ir.restart()
 		w.forgot(ir.ended(), ir.data(), "it knows of start 1 and record ", "they have heard of start 2 and record ", "leave this agent stopped")
 		w.want(ca.get("k"), "new")
@@ -101,6 +97,14 @@ func TestASiteThatHearsOfItsDoubleStops(t *testing.T) {
 		w.want(ca.set("k", "w"), "")
 		w.forgot(ir.refused(), "start 7 and record 1000")
 	})
+}
+
+// putBack replaces the data of s, which does not run, by what was copied before.
+func (w *world) putBack(backup string, s *testSite) {
+	if err := os.RemoveAll(s.data()); err != nil {
+		w.t.Fatal(err)
+	}
+	w.copy(backup, s.data())
 }
 
 // double is another process with a copy of the directory of s, as it is now.

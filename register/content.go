@@ -124,12 +124,4 @@ func (r *Replica) show(key string) Shown {
 
 // Reread has r read key, as it reads what stays open: where two voters show
 // different settled writes, that brings the later one to the one behind.
-func (r *Replica) Reread(key string) {
-	g := r.regs[key]
-	if g == nil {
-		g = r.open(key)
-	} else if g.live == nil {
-		r.wake(g)
-	}
-	r.queueReread(g)
-}
+func (r *Replica) Reread(key string) { r.queueReread(r.open(key)) }

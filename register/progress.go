@@ -1,6 +1,9 @@
 package register
 
-import "slices"
+import (
+	"fmt"
+	"slices"
+)
 
 // Progress is how far a voter is known to have come: its boot, and the highest
 // number of a record that it has saved. Both only rise. A voter whose own
@@ -41,8 +44,8 @@ type ForgotError struct {
 }
 
 func (e *ForgotError) Error() string {
-	return invalid("others have heard of record %d in boot %d of this voter, and here there is record %d in boot %d",
-		e.Heard.Saved, e.Heard.Boot, e.Here.Saved, e.Here.Boot).Error()
+	return fmt.Sprintf("others have heard of record %d in boot %d of this voter, and here there is record %d in boot %d",
+		e.Heard.Saved, e.Heard.Boot, e.Here.Saved, e.Here.Boot)
 }
 
 // Votes says whether r takes part: it has not, as long as it asks others what
