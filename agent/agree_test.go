@@ -134,7 +134,7 @@ func TestOneVersionWithTwoValues(t *testing.T) {
 func TestManyDisagreements(t *testing.T) {
 	inWorld(t, three, func(w *world) {
 		ca, ir := w.sites[0], w.sites[2]
-		want := w.changeMany(120, ca)
+		want := w.changeMany(600, ca)
 		var keys []string
 		for key, value := range want {
 			if value != "" {
