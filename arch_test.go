@@ -18,10 +18,11 @@ import (
 // tests: lines lead down only (CONTRIBUTING.md).
 var picture = map[string][]string{
 	".":            {"cli"},
-	"cli":          {"agent", "agent/client"},
+	"cli":          {"agent", "agent/client", "agent/files"},
 	"cli/torture":  {"agent/client", "register", "register/sim"},
-	"agent":        {"agent/client", "membership", "quic", "register", "snapshot"},
+	"agent":        {"agent/client", "agent/files", "membership", "quic", "register", "snapshot"},
 	"agent/client": {},
+	"agent/files":  {"agent/client"},
 	"membership":   {"quic", "register"},
 	"quic":         {"register"},
 	"snapshot":     {"register"},

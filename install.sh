@@ -9,7 +9,7 @@ umask 022
 
 usage() {
 	cat <<'TEXT'
-usage: sh install.sh [--join TOKEN --name NAME] [--binary FILE] [--dry-run]
+usage: sh install.sh [--join TOKEN --name NAME [--observer]] [--binary FILE] [--dry-run]
        sh install.sh --uninstall [--purge] [--dry-run]
 
 Builds gus from this folder, with Go 1.26 or newer, and installs it. Run again, it
@@ -22,6 +22,7 @@ Otherwise, or with --prefix, the binary is all it installs.
   --join TOKEN   join a cluster (gus token prints one at any of its sites) and
                  start the agent, now and at each boot; wants --name
   --name NAME    this site's name in the cluster
+  --observer     join without a vote, under a name that is not a voter's
   --binary FILE  install this gus and build none
   --prefix DIR   install DIR/bin/gus alone (default, unless root: ~/.local)
   --no-sysctl    leave the kernel's UDP buffers as they are
@@ -100,6 +101,7 @@ parse() { # ARGUMENT...
 			root=$(absolute "$value")
 			root=${root%/}
 			;;
+		--observer) observer=--observer ;;
 		--no-sysctl) sysctl= ;;
 		--uninstall) uninstall=1 ;;
 		--purge) purge=1 ;;
@@ -117,6 +119,7 @@ parse() { # ARGUMENT...
 consistent() {
 	[ -z "$token" ] || [ -n "$name" ] || wrong "--join wants --name, this site's name"
 	[ -z "$name" ] || [ -n "$token" ] || wrong "--name goes with --join"
+	[ -z "$observer" ] || [ -n "$token" ] || wrong "--observer goes with --join"
 	[ -z "$purge" ] || [ -n "$uninstall" ] || wrong "--purge goes with --uninstall"
 	[ -z "$uninstall" ] || [ -z "$token$binary" ] || wrong "--uninstall does not go with --join or --binary"
 	[ -z "$prefix" ] || [ -z "$token$purge$root" ] ||
@@ -303,12 +306,12 @@ join() {
 	fi
 	# The token is a secret and is not printed.
 	if [ -n "$dry$root" ]; then
-		printf 'would run, as gus, %s join TOKEN --name %s --data %s\n' "$bin" "$name" "$data"
+		printf 'would run, as gus, %s join TOKEN --name %s%s --data %s\n' "$bin" "$name" "${observer:+ $observer}" "$data"
 		return
 	fi
-	printf 'run, as gus, %s join TOKEN --name %s --data %s\n' "$bin" "$name" "$data"
+	printf 'run, as gus, %s join TOKEN --name %s%s --data %s\n' "$bin" "$name" "${observer:+ $observer}" "$data"
 	# shellcheck disable=SC2016 # it is the shell of gus that is to expand it
-	su -s /bin/sh -c 'cd / && exec "$@"' -- gus sh "$bin" join "$token" --name "$name" --data "$data" ||
+	su -s /bin/sh -c 'cd / && exec "$@"' -- gus sh "$bin" join "$token" --name "$name" ${observer:+"$observer"} --data "$data" ||
 		fail "gus is installed and has not joined: once what is said above is mended, run this again"
 }
 
@@ -401,7 +404,7 @@ install_binary() {
 	esac
 }
 
-token='' name='' binary='' prefix='' root='' sysctl=1 uninstall='' purge='' dry=''
+token='' name='' observer='' binary='' prefix='' root='' sysctl=1 uninstall='' purge='' dry=''
 parse "$@"
 
 # whole: all of it is installed, and not the binary alone.

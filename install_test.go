@@ -260,6 +260,12 @@ func TestJoinComesOnceAndTheStartAfterIt(t *testing.T) {
 	}
 }
 
+func TestJoinAsAnObserver(t *testing.T) {
+	in := newInstaller(t)
+	out := in.must("--binary", gus(t), "--join", "gus1-secret", "--observer", "--name", "kiosk")
+	wantLines(t, out, "gus join TOKEN --name kiosk --observer --data /var/lib/gus", "systemctl enable gus.service")
+}
+
 func TestDryRunChangesNothing(t *testing.T) {
 	in := newInstaller(t)
 	for _, args := range [][]string{
@@ -356,6 +362,7 @@ func TestWrongArgumentsOfInstallAreOneLine(t *testing.T) {
 		{"a flag for a value", in.script, []string{"--join", "--name", "b"}, 2, "--join wants a value, not '--name'"},
 		{"no name", in.script, []string{"--join", "gus1-x"}, 2, "--join wants --name"},
 		{"a name alone", in.script, []string{"--name", "b"}, 2, "--name goes with --join"},
+		{"an observer of nothing", in.script, []string{"--observer"}, 2, "--observer goes with --join"},
 		{"purge alone", in.script, []string{"--purge"}, 2, "--purge goes with --uninstall"},
 		{"in and out", in.script, []string{"--uninstall", "--binary", notGus}, 2, "--uninstall does not go with"},
 		{"prefix and join", in.script, []string{"--prefix", "/opt", "--join", "gus1-x", "--name", "b"}, 2, "--prefix installs the binary alone"},

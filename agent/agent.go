@@ -55,6 +55,9 @@ type node struct {
 	admission *membership.Admission
 	clocks    *clocks
 	catchup   *catchup
+	observer  *observer // nil at a voter
+	syncs     *syncs
+	published *syncStatus
 	loop      *loop
 	api       *api
 }
@@ -91,8 +94,33 @@ func open(cfg Config) (*node, error) {
 		}
 	}
 	n.loop.store, n.loop.transport = n.store, n.endpoint
-	n.api = &api{desk: n.loop.desk, writer: n.writer, token: n.token, status: n.status, verify: n.verify}
+	n.open()
 	return n, nil
+}
+
+// open makes the local API, and what works through it.
+func (n *node) open() {
+	n.api = &api{desk: n.loop.desk, writer: n.writer, token: n.token, status: n.status, verify: n.verify, watch: (&watches{node: n}).serve, age: n.age}
+	ask := n.loop.desk.ask
+	if n.observer != nil {
+		n.api.ask = newForwarder(n.endpoint, n.conf, n.loop.desk.stopped, n.log).ask
+		ask = n.api.ask
+	}
+	n.published = newSyncStatus(n.id.Name, n.log)
+	n.published.set = setSystem(ask)
+	n.published.load = loadSyncs(n.loop.desk, n.id.Name)
+	n.api.sync = n.published.put
+	n.syncs = newSyncs(n.cfg.Socket, n.published, n.log)
+	n.syncs.reloads = n.cfg.Reloads
+	n.syncs.set(n.cfg.Syncs)
+}
+
+// age is how old what this site holds may be, at least: while it hears all, 0.
+func (n *node) age() time.Duration {
+	if n.observer != nil {
+		return n.observer.age()
+	}
+	return n.loop.lostFor()
 }
 
 // writer names the site that wrote a version.
@@ -103,7 +131,9 @@ func (n *node) recover() error {
 	conf := n.conf.Register(n.id.Number, n.store.Boot(), n.store.Last())
 	conf.Ask = true // the directory may be a copy
 	conf.Keys = int(n.store.Stats().Records)
+	restore := easeGC()
 	replica, err := register.New(conf, n.store.Records())
+	restore()
 	if err != nil {
 		return fmt.Errorf("recover from %s: %w", n.cfg.Data, err)
 	}
@@ -138,6 +168,9 @@ func (n *node) connect() (err error) {
 	n.catchup = newCatchup(n)
 	n.endpoint, err = quic.New(n.endpointConfig())
 	n.catchup.endpoint = n.endpoint
+	if n.id.Role == quic.RoleObserver {
+		n.observer = newObserver(n)
+	}
 	return err
 }
 
@@ -168,7 +201,7 @@ func (n *node) belong() (err error) {
 }
 
 func (n *node) endpointConfig() quic.Config {
-	return quic.Config{
+	cfg := quic.Config{
 		Identity:      n.id,
 		Conn:          n.conn,
 		Configuration: n.conf.Number,
@@ -183,12 +216,17 @@ func (n *node) endpointConfig() quic.Config {
 			purposeClock:                n.clocks.tell,
 			purposeCatchup:              n.catchup.serve,
 			purposeAgreement:            n.catchup.serveAgreement,
+			purposeFollow:               n.catchup.serveFollow,
 		},
 		Changed: n.gossip.Linked,
 		Twin:    n.gossip.Twin,
 		Join:    n.admission.Join,
 		Lookup:  n.cfg.lookup,
 	}
+	if n.id.Role == quic.RoleVoter {
+		cfg.Handlers[purposeForward] = newForwardServer(n.loop.desk, n.log).serve
+	}
+	return cfg
 }
 
 // saved is told by the store how a save ended.
@@ -228,7 +266,12 @@ func (n *node) run(ctx context.Context, serve func(context.Context) error) error
 		func(ctx context.Context) error { return n.admission.Run(ctx, n.endpoint) },
 		func(ctx context.Context) error { return n.clocks.run(ctx, n.endpoint) },
 		n.catchup.run,
+		n.published.run,
+		n.syncs.run,
 		serve,
+	}
+	if n.observer != nil {
+		parts = append(parts, n.observer.run)
 	}
 	errs := make([]error, len(parts))
 	var wg sync.WaitGroup

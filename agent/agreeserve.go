@@ -16,9 +16,6 @@ const maxAgreeing = 2
 
 // serveAgreement serves a stream of purposeAgreement.
 func (c *catchup) serveAgreement(ctx context.Context, from quic.Site, s *quic.Stream) {
-	if from.Number == 0 {
-		return
-	}
 	ctx, leave := c.enter(ctx, from.Name, purposeAgreement, maxAgreeing)
 	defer leave()
 	defer bind(ctx, s)()

@@ -38,10 +38,14 @@ const (
 // may begin with a slash and hold "//" and "..".
 type api struct {
 	desk   *desk
-	writer func(register.Voter) string // a voter's name
+	ask    func(context.Context, question) answer // of kind get, set or list: an observer's forwarder; nil: the desk
+	writer func(register.Voter) string            // a voter's name
 	token  func(ctx context.Context, life time.Duration) (string, error)
 	status func(loopStatus) client.Status
 	verify func(context.Context) (client.Verification, error)
+	sync   func(w http.ResponseWriter, r *http.Request, name string) error // of a job that keeps files
+	watch  func(w http.ResponseWriter, r *http.Request) error
+	age    func() time.Duration // how old what this site holds may be
 }
 
 // serve answers on l until ctx ends; then it lets what is under way finish, which
@@ -78,12 +82,16 @@ func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		err = a.kv(w, r, key)
 	case r.URL.Path == listPath && r.Method == http.MethodGet:
 		err = a.list(w, r)
+	case r.URL.Path == watchPath && r.Method == http.MethodGet:
+		err = a.watch(w, r)
 	case r.URL.Path == statusPath && r.Method == http.MethodGet:
 		err = a.getStatus(w, r)
 	case r.URL.Path == verifyPath && r.Method == http.MethodGet:
 		err = a.getVerify(w, r)
 	case r.URL.Path == tokenPath && r.Method == http.MethodPost:
 		err = a.postToken(w, r)
+	case strings.HasPrefix(r.URL.Path, syncPath) && r.Method == http.MethodPut && a.sync != nil:
+		err = a.sync(w, r, strings.TrimPrefix(r.URL.Path, syncPath))
 	default:
 		err = fmt.Errorf("%w: there is no %s %s: the local API has GET, PUT and DELETE %sKEY, GET %s, GET %s, GET %s and POST %s",
 			client.ErrRefused, r.Method, r.URL.Path, kvPath, listPath, statusPath, verifyPath, tokenPath)
@@ -91,6 +99,19 @@ func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		fail(w, err)
 	}
+}
+
+// answer has a question answered by who is to: an observer passes on what needs a
+// quorum.
+func (a *api) answer(w http.ResponseWriter, r *http.Request, q question) answer {
+	if a.ask == nil || q.kind != kindGet && q.kind != kindSet && q.kind != kindList {
+		return a.desk.ask(r.Context(), q)
+	}
+	ans := a.ask(r.Context(), q)
+	if ans.via != "" {
+		w.Header()[client.HeaderVia] = []string{ans.via}
+	}
+	return ans
 }
 
 // fail answers with an error.
@@ -134,6 +155,14 @@ func checkKey(key string) error {
 	return fmt.Errorf("%w: %w", client.ErrRefused, err)
 }
 
+// checkWritable says whether users may write to key.
+func checkWritable(key string) error {
+	if strings.HasPrefix(key, systemKeys) {
+		return fmt.Errorf("%w: keys below %s are the system's: they can be read and not written", client.ErrRefused, systemKeys)
+	}
+	return nil
+}
+
 func timeoutOf(r *http.Request) (time.Duration, error) {
 	h := r.Header[client.HeaderTimeout]
 	if len(h) == 0 {
@@ -151,7 +180,7 @@ func (a *api) get(w http.ResponseWriter, r *http.Request, key string, timeout ti
 		return err
 	}
 	defer a.desk.release(0)
-	ans := a.desk.ask(r.Context(), question{kind: kindGet, key: key, timeout: timeout})
+	ans := a.answer(w, r, question{kind: kindGet, key: key, timeout: timeout})
 	if ans.err != nil {
 		return ans.err
 	}
@@ -172,6 +201,7 @@ func (a *api) peek(w http.ResponseWriter, r *http.Request, key string, timeout t
 		return ans.err
 	}
 	head(w, ans.local.Tag, 0)
+	a.tellAge(w)
 	w.Header()[client.HeaderNewer] = []string{strconv.FormatBool(ans.local.Newer)}
 	w.Header()[client.HeaderPending] = []string{strconv.FormatBool(ans.local.Pending)}
 	if !ans.local.Found {
@@ -181,8 +211,8 @@ func (a *api) peek(w http.ResponseWriter, r *http.Request, key string, timeout t
 }
 
 func (a *api) set(w http.ResponseWriter, r *http.Request, key string, timeout time.Duration) error {
-	if strings.HasPrefix(key, systemKeys) {
-		return fmt.Errorf("%w: keys below %s are the system's: they can be read and not written", client.ErrRefused, systemKeys)
+	if err := checkWritable(key); err != nil {
+		return err
 	}
 	var size int64
 	if r.Method == http.MethodPut {
@@ -203,7 +233,7 @@ func (a *api) set(w http.ResponseWriter, r *http.Request, key string, timeout ti
 			return err
 		}
 	}
-	ans := a.desk.ask(r.Context(), q)
+	ans := a.answer(w, r, q)
 	if ans.err != nil {
 		return ans.err
 	}
@@ -258,6 +288,13 @@ func head(w http.ResponseWriter, tag register.Tag, roundTrips int) {
 		h[client.HeaderVersion] = []string{tag.String()}
 	}
 	h[client.HeaderRoundTrips] = []string{strconv.Itoa(roundTrips)}
+}
+
+// tellAge says how old what this site holds may be, where it does not hear all.
+func (a *api) tellAge(w http.ResponseWriter) {
+	if d := a.age(); d > 0 {
+		w.Header()[client.HeaderAge] = []string{strconv.FormatInt(d.Milliseconds(), 10)}
+	}
 }
 
 // value answers with v.

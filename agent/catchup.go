@@ -38,6 +38,7 @@ type catchup struct {
 	log      *slog.Logger
 	names    func(register.Voter) string
 	peers    []*follower
+	observes bool // this site has no vote
 	pulls    chan struct{} // holds one: that of the pull under way
 	disk     tide
 
@@ -77,7 +78,7 @@ type follower struct {
 func newCatchup(n *node) *catchup {
 	c := &catchup{
 		loop: n.loop, store: n.store, log: n.log, names: n.writer,
-		pulls: make(chan struct{}, 1), serving: map[serving][]*context.CancelFunc{},
+		pulls: make(chan struct{}, 1), serving: map[serving][]*context.CancelFunc{}, observes: n.id.Role == quic.RoleObserver,
 	}
 	cursors := n.store.Cursors()
 	for _, v := range n.conf.Voters {
@@ -114,10 +115,15 @@ func (c *catchup) linked(v register.Voter, up bool) {
 	}
 }
 
-// run follows each peer until ctx ends.
+// run follows each peer until ctx ends. An observer does that in its own way: it only
+// compares with them, when it is asked to.
 func (c *catchup) run(ctx context.Context) error {
 	var wg sync.WaitGroup
-	for _, p := range c.peers {
+	peers := c.peers
+	if c.observes {
+		peers = nil
+	}
+	for _, p := range peers {
 		wg.Go(func() { c.follow(ctx, p) })
 	}
 	wg.Wait()

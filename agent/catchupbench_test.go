@@ -9,6 +9,9 @@ import (
 	"net"
 	"net/http/httptest"
 	"path/filepath"
+	"runtime"
+	"runtime/debug"
+	"runtime/metrics"
 	"slices"
 	"strings"
 	"sync"
@@ -187,6 +190,48 @@ func quiet(sites ...*benchSite) {
 			time.Sleep(50 * time.Millisecond)
 		}
 	}
+}
+
+// BenchmarkCatchupMemory measures what a site that was away, and those that serve it, need
+// for catching up besides the keys: by how much the live heap of all three was
+// higher meanwhile than at the end, when the site has them all. Most of it is the
+// list of what the store's log holds, which the log's bound bounds; log-MB is the most that it had.
+func BenchmarkCatchupMemory(b *testing.B) {
+	for _, keys := range []int{10_000, 200_000} {
+		b.Run(fmt.Sprintf("keys=%d", keys), func(b *testing.B) {
+			sites := benchCluster(b)
+			a, c := sites[0], sites[2]
+			c.stop()
+			a.fill(0, keys, strings.Repeat("x", 100))
+			quiet(sites[:2]...)
+			peak, log := uint64(0), int64(0)
+			defer debug.SetGCPercent(debug.SetGCPercent(10)) // the heap is looked at as often as it is collected
+			for b.Loop() {
+				c.start()
+				awaitVotes(b, c)
+				for !c.caughtUp() {
+					peak, log = max(peak, liveHeap()), max(log, c.store.Stats().LogBytes)
+					time.Sleep(time.Millisecond)
+				}
+			}
+			runtime.GC()
+			end := liveHeap()
+			for _, s := range sites {
+				s.stop()
+			}
+			b.ReportMetric(0, "ns/op")
+			b.ReportMetric(float64(log)/1e6, "log-MB")
+			b.ReportMetric(float64(end)/1e6, "MB-at-the-end")
+			b.ReportMetric(float64(max(peak, end)-end)/1e6, "MB-above-it")
+		})
+	}
+}
+
+// liveHeap is what the last collection has found alive.
+func liveHeap() uint64 {
+	s := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
+	metrics.Read(s)
+	return s[0].Value.Uint64()
 }
 
 // BenchmarkCatchup measures a site that was away while 100,000 keys of 100 bytes were

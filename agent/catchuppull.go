@@ -16,9 +16,15 @@ const (
 	// many bytes of values; the last one may go beyond.
 	maxPortion      = 256
 	maxPortionBytes = 256 << 10
-	// maxPause bounds the pause after a portion, which is as long as that took, and
-	// thrice as long while there are clients at this site.
+	// maxPause bounds the pause after a portion, which is as long as that took.
 	maxPause = 100 * time.Millisecond
+	// There are clients at this site for busyFor after an operation. Then a portion has
+	// busyPortion writes at most, and waits up to busyWait for a save that it can
+	// go with. Before that it waits up to pressedWait for the store to fold what it has.
+	busyFor     = time.Second
+	busyPortion = 16
+	busyWait    = 20 * time.Millisecond
+	pressedWait = 200 * time.Millisecond
 	// manyKeys is how many keys are worth a line in the log at any time; fewer
 	// are only where the peer was away.
 	manyKeys = 1000
@@ -31,6 +37,8 @@ type pull struct {
 	stream *quic.Stream
 
 	cursor snapshot.Cursor
+	lastOp uint64    // of this site's clients, when last looked
+	busy   time.Time // until when there are clients
 	looked int
 	news   int             // keys that were older here, not only not known to be settled
 	wanted map[string]bool // of the last page
@@ -174,16 +182,28 @@ func (x *pull) take(ctx context.Context) (*pullPage, error) {
 	}
 }
 
+// clients says whether there were operations at this site lately.
+func (x *pull) clients() bool {
+	now := time.Now()
+	if op := x.loop.desk.lastOp.Load(); op != x.lastOp {
+		x.lastOp, x.busy = op, now.Add(busyFor)
+	}
+	return now.Before(x.busy)
+}
+
 // learn hands writes to the replica in portions. Each is durable before the
 // next one, and then there is a pause: most of the disk and the processors are
 // the clients'.
 func (x *pull) learn(ctx context.Context, writes []register.MsgCatchup) error {
 	for len(writes) > 0 {
-		n, size := 0, 0
-		for n < len(writes) && n < maxPortion && size < maxPortionBytes {
-			size += len(writes[n].Write.Value)
-			n++
+		most, wait := maxPortion, time.Duration(0)
+		if x.clients() {
+			most, wait = busyPortion, busyWait
+			if err := x.giveWay(ctx); err != nil {
+				return err
+			}
 		}
+		n := portion(writes, most)
 		for _, w := range writes[:n] {
 			if !x.wanted[w.Key] {
 				return nonsense("%s, which was not asked for", w.Key)
@@ -191,14 +211,10 @@ func (x *pull) learn(ctx context.Context, writes []register.MsgCatchup) error {
 			delete(x.wanted, w.Key)
 		}
 		begin := time.Now()
-		if err := x.learnPortion(ctx, writes[:n]); err != nil {
+		if err := x.learnPortion(ctx, wait, writes[:n]); err != nil {
 			return err
 		}
-		pause := time.Since(begin)
-		if x.loop.desk.count.Load() > 0 {
-			pause *= 3
-		}
-		if err := sleep(ctx, min(pause, maxPause)); err != nil {
+		if err := sleep(ctx, min(time.Since(begin), maxPause)); err != nil {
 			return err
 		}
 		writes = writes[n:]
@@ -206,10 +222,29 @@ func (x *pull) learn(ctx context.Context, writes []register.MsgCatchup) error {
 	return nil
 }
 
-func (x *pull) learnPortion(ctx context.Context, writes []register.MsgCatchup) error {
+// portion returns how many of writes are learnt at once.
+func portion(writes []register.MsgCatchup, most int) (n int) {
+	for size := 0; n < len(writes) && n < most && size < maxPortionBytes; n++ {
+		size += len(writes[n].Write.Value)
+	}
+	return n
+}
+
+// giveWay waits while the store has more to fold than is good for clients. They may
+// be the reason themselves, so it does not wait for ever.
+func (x *pull) giveWay(ctx context.Context) error {
+	for end := time.Now().Add(pressedWait); x.store.Pressed() && time.Now().Before(end); {
+		if err := sleep(ctx, pressedWait/10); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (x *pull) learnPortion(ctx context.Context, wait time.Duration, writes []register.MsgCatchup) error {
 	var refused error
 	var covers register.Seq
-	err := x.loop.each(ctx, len(writes), func(r *register.Replica, i int) {
+	err := x.loop.joinEach(ctx, wait, len(writes), func(r *register.Replica, i int) {
 		if refused == nil {
 			refused = r.Step(x.peer.voter, &writes[i])
 		}

@@ -2,13 +2,10 @@ package agent
 
 import (
 	"context"
-	"fmt"
 	"io"
-	"iter"
 
 	"gus/quic"
 	"gus/register"
-	"gus/snapshot"
 )
 
 // serve serves a stream of purposeCatchup: one a site at most.
@@ -19,7 +16,7 @@ func (c *catchup) serve(ctx context.Context, from quic.Site, s *quic.Stream) {
 	ctx, leave := c.enter(ctx, from.Name, purposeCatchup, 1)
 	defer leave()
 	defer bind(ctx, s)()
-	x := &served{catchup: c, stream: s, stop: func() {}}
+	x := &served{catchup: c, stream: s, changes: &changes{stop: func() {}}}
 	defer func() { x.stop() }()
 	c.note(from, x.run(ctx))
 }
@@ -35,13 +32,8 @@ func (c *catchup) note(from quic.Site, err error) {
 type served struct {
 	*catchup
 	stream *quic.Stream
-
-	next  func() (snapshot.Change, error, bool) // the changes
-	stop  func()
-	end   register.Seq // with which they are complete
-	ahead *snapshot.Change
-	upto  register.Seq // of the page before
-	keys  []string     // of it
+	*changes
+	keys []string // of the page before
 }
 
 func (x *served) run(ctx context.Context) error {
@@ -80,8 +72,9 @@ func (x *served) begin(ctx context.Context, ask pullAsk) error {
 	if ask.Version != streamVersion {
 		return nonsense("version %d, this is version %d", ask.Version, streamVersion)
 	}
+	var after register.Seq
 	if ask.Database == x.store.Database() && ask.After <= x.store.Last() {
-		x.upto = ask.After
+		after = ask.After
 	}
 	// What the disk has and the replica has not heard of yet is not shown, and so not
 	// passed over: the answer is complete up to where both are.
@@ -89,45 +82,18 @@ func (x *served) begin(ctx context.Context, ask pullAsk) error {
 	if err := x.loop.visit(ctx, func(r *register.Replica) { durable = r.Durable() }); err != nil {
 		return err
 	}
-	changes, end := x.store.Changes(x.upto)
-	x.end = max(x.upto, min(end, durable))
-	x.next, x.stop = iter.Pull2(changes)
+	x.changes = newChanges(x.store, after, durable)
 	return x.look()
-}
-
-// look reads the next change ahead.
-func (x *served) look() error {
-	x.ahead = nil
-	change, err, ok := x.next()
-	if err != nil {
-		return fmt.Errorf("read what has changed: %w", err)
-	}
-	if ok {
-		x.ahead = &change
-	}
-	return nil
 }
 
 // page reads the next changes, and shows the keys of those that are settled. One
 // that is not is changed again when it is, and has a higher number then.
 func (x *served) page(ctx context.Context) (*pullPage, error) {
-	var keys []string
-	last := x.upto
-	for size := 0; x.ahead != nil && len(keys) < maxShown && size < maxShownBytes; {
-		keys, size, last = append(keys, x.ahead.Key), size+len(x.ahead.Key), x.ahead.Seq
-		if err := x.look(); err != nil {
-			return nil, err
-		}
+	keys, err := x.changes.page(maxShown, maxShownBytes)
+	if err != nil {
+		return nil, err
 	}
-	switch {
-	case x.ahead == nil:
-		last = x.end
-	case x.ahead.Seq == last: // the rest of that save is in the next page
-		last = max(last-1, x.upto)
-	}
-	x.upto = min(last, x.end)
-	last = x.upto
-	p := &pullPage{Database: x.store.Database(), Upto: last, End: x.ahead == nil}
+	p := &pullPage{Database: x.store.Database(), Upto: x.upto, End: x.ended()}
 	shown, err := x.loop.show(ctx, keys)
 	if err != nil {
 		return nil, err

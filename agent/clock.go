@@ -56,13 +56,14 @@ func (c *clocks) tell(_ context.Context, _ quic.Site, s *quic.Stream) {
 	}
 }
 
-// run asks the peers of e until ctx ends.
+// run asks the voters among the peers of e until ctx ends.
 func (c *clocks) run(ctx context.Context, e *quic.Endpoint) error {
 	tick := time.NewTicker(clockLook)
 	defer tick.Stop()
 	for {
 		for _, p := range e.Status().Peers {
-			if ctx.Err() == nil && c.due(p) {
+			// The times in versions are voters'.
+			if ctx.Err() == nil && p.Role == quic.RoleVoter && c.due(p) {
 				c.compare(ctx, e, p)
 			}
 		}

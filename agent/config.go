@@ -9,6 +9,8 @@ import (
 	"net/netip"
 	"path/filepath"
 	"strconv"
+
+	"gus/agent/files"
 )
 
 // DefaultListen is where an agent listens for other sites: on all addresses, at
@@ -36,6 +38,11 @@ type Config struct {
 	// besides those that joining told and that were seen before. Names are
 	// looked up anew at each attempt and need not be known yet.
 	Seeds []string
+	// Syncs are directories whose files the agent keeps as keys are. Their Once and
+	// DryRun, and whom they tell, are the agent's.
+	Syncs []files.Pull
+	// Reloads gets what Syncs are to be from then on. Nil: they stay as they are.
+	Reloads <-chan []files.Pull
 	// Version is the program's, for status. Empty: unknown.
 	Version string
 	// Logger gets a line for each change of state. Nil: nobody is told.
@@ -60,7 +67,7 @@ func (c Config) Validate() error {
 			return fmt.Errorf("the address %q is not HOST:PORT with a port of 1 to 65535", addr)
 		}
 	}
-	return nil
+	return checkSyncs(c.Data, c.Syncs)
 }
 
 func isPort(s string) bool {

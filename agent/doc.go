@@ -52,6 +52,18 @@
 // buckets of a partition that differs, keys of a few buckets. A key on which both
 // stay apart is an alarm, and is read.
 //
+// # Following
+//
+// What the replica comes to know as settled it tells in each turn, and the loop puts it into
+// the feed (feed.go), which holds the last of it. Whoever follows has a tail (tail.go): it reads the
+// database from a cursor on, then the feed, and the database again where it was too slow
+// for that. Watches of the local API (watch.go) and observers (followserve.go) are two readers
+// of one kind.
+//
+// An observer is the same agent without a vote (observe.go): its replica takes in
+// what the nearest voter tells, its own watches and files are served from that, and what needs a
+// quorum it has a voter answer (forward.go).
+//
 // # Patience
 //
 // A request has a deadline. At it the loop, and nobody else, says what became

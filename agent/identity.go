@@ -33,8 +33,8 @@ func identify(data string) (*quic.Identity, membership.Configuration, error) {
 	if err != nil {
 		return nil, none, err
 	}
-	if id.Role != quic.RoleVoter || conf.VoterOf(id.Name) != id.Number {
-		return nil, none, fmt.Errorf("%s: %s is not a voter of configuration %d, whose voters are %s: other sites cannot run yet",
+	if conf.VoterOf(id.Name) != id.Number { // 0 for an observer, as of a name that is no voter's
+		return nil, none, fmt.Errorf("%s: %s is not what configuration %d says, whose voters are %s: put back the identity that belongs to it",
 			dir, id.Site, conf.Number, names(conf))
 	}
 	return id, conf, nil
@@ -63,9 +63,11 @@ func voterName(c membership.Configuration, number register.Voter) string {
 type Founder struct {
 	Name string // as quic.CheckName wants it
 	Data string // its data directory, made if need be
+	// Observer is for a site without a vote.
+	Observer bool
 }
 
-// Found founds a cluster whose voters are the given sites, all with their data
+// Found founds a cluster of the given sites, all with their data
 // on this machine, and gives each its identity: for demonstrations and tests.
 // The authority's key is kept by nobody, so nobody can join. Where all sites
 // have an identity already, it changes nothing; where some have, it fails.
@@ -85,19 +87,27 @@ func Found(sites []Founder) error {
 	case len(sites):
 		return nil
 	case 0:
-		return foundNew(sites, names)
+		return foundNew(sites)
 	}
 	return fmt.Errorf("%d of the %d sites %s have an identity: use empty directories, or those of one cluster", found, len(sites), strings.Join(names, ", "))
 }
 
-func foundNew(sites []Founder, names []string) error {
-	authority, ids, err := quic.MakeVoters(names...)
+func foundNew(sites []Founder) error {
+	authority, err := quic.NewAuthority()
 	if err != nil {
 		return err
 	}
 	var voters []membership.Voter
-	for _, id := range ids {
-		voters = append(voters, membership.Voter{Name: id.Name, Number: id.Number})
+	ids := make([]*quic.Identity, len(sites))
+	for i, s := range sites {
+		role, number := quic.RoleObserver, register.Voter(0)
+		if !s.Observer {
+			role, number = quic.RoleVoter, register.Voter(len(voters)+1)
+			voters = append(voters, membership.Voter{Name: s.Name, Number: number})
+		}
+		if ids[i], err = authority.NewIdentity(s.Name, role, number); err != nil {
+			return err
+		}
 	}
 	signed, err := membership.Sign(membership.New(authority.Cluster(), 1, voters...), authority)
 	if err != nil {

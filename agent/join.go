@@ -39,6 +39,9 @@ type Joining struct {
 	Data  string // the data directory, made if need be
 	Name  string // of the site
 	Token string // as `gus token` prints it
+	// Observer is for a site that holds a copy of all data and has no vote. Its name is
+	// none of the voters'.
+	Observer bool
 	// Listen is the UDP address HOST:PORT to ask from, for firewalls that let
 	// no other pass. Empty: any.
 	Listen string
@@ -48,16 +51,17 @@ type Joining struct {
 type Joined struct {
 	Cluster string `json:"cluster"`
 	Site    string `json:"site"`
-	Number  int    `json:"number"`  // of the voter
-	Via     string `json:"via"`     // the site that was asked
-	Address string `json:"address"` // where that was
+	Number  int    `json:"number,omitempty"` // of a voter
+	Via     string `json:"via"`              // the site that was asked
+	Address string `json:"address"`          // where that was
+	Role    string `json:"role"`             // "voter" or "observer"
 }
 
 // Join makes the data directory's site one of the token's cluster. It may be
 // called again after any failure. The error is client.ErrRefused where asking
 // again would bring the same answer.
 func Join(ctx context.Context, j Joining) (Joined, error) {
-	m := membership.Joining{Data: j.Data, Name: j.Name, Token: j.Token}
+	m := membership.Joining{Data: j.Data, Name: j.Name, Token: j.Token, Observer: j.Observer}
 	if j.Listen != "" {
 		conn, err := net.ListenPacket("udp", j.Listen)
 		if err != nil {
@@ -76,7 +80,7 @@ func Join(ctx context.Context, j Joining) (Joined, error) {
 	}
 	return Joined{
 		Cluster: got.Site.Cluster.String(), Site: got.Site.Name, Number: int(got.Site.Number),
-		Via: got.Via.Name, Address: got.Addr,
+		Via: got.Via.Name, Address: got.Addr, Role: string(got.Site.Role),
 	}, nil
 }
 
@@ -92,7 +96,7 @@ func noRoute(err error) error {
 func refusal(err error) error {
 	for _, is := range []error{
 		membership.ErrDamagedToken, membership.ErrExpiredToken, membership.ErrUnknownToken, membership.ErrForeignToken,
-		membership.ErrNameTaken, membership.ErrNotVoter, membership.ErrHasIdentity,
+		membership.ErrNameTaken, membership.ErrNotVoter, membership.ErrVotersName, membership.ErrManyObservers, membership.ErrHasIdentity,
 	} {
 		if errors.Is(err, is) {
 			return fmt.Errorf("%w: %w", client.ErrRefused, err)

@@ -22,7 +22,7 @@ func (a *api) list(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	defer a.desk.release(0)
-	ans := a.desk.ask(r.Context(), q)
+	ans := a.answer(w, r, q)
 	if ans.err != nil {
 		return ans.err
 	}
@@ -36,6 +36,9 @@ func (a *api) list(w http.ResponseWriter, r *http.Request) error {
 			Writer:  a.writer(e.Tag.Owner),
 			Newer:   e.Aside && q.kind == kindPeekList,
 		})
+	}
+	if q.kind == kindPeekList {
+		a.tellAge(w)
 	}
 	h := w.Header()
 	h["Content-Type"] = []string{"application/json"}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime"
+	"sync/atomic"
 	"time"
 
 	"gus/agent/client"
@@ -58,11 +59,14 @@ type loop struct {
 	links   chan link   // the endpoint waits for room
 	saved   chan saving // one: there is never a second save under way
 	visits  chan func(*register.Replica)
+	joining chan func(*register.Replica) // visits that wait for something to save
 
 	reach   *reach
 	pending map[register.Op]*request // handed to the replica
 	queue   waiting                  // not yet: no quorum is in reach
 
+	feed *feed
+	lost atomic.Int64 // when the last quorum went out of reach, in Unix nanoseconds; 0 while there is one
 	saves
 	standing
 	progress []register.Progress // as the transport was told
@@ -83,7 +87,9 @@ func newLoop(d *desk, log *slog.Logger) *loop {
 		links:   make(chan link, maxLinks),
 		saved:   make(chan saving, 1),
 		visits:  make(chan func(*register.Replica)),
+		joining: make(chan func(*register.Replica)),
 		pending: map[register.Op]*request{},
+		feed:    newFeed(),
 	}
 }
 
@@ -128,6 +134,7 @@ func (l *loop) run(ctx context.Context) error {
 		}
 		l.stand()
 		l.tell()
+		l.feed.publish(l.replica)
 		register.Drive(l.replica, (*timed)(l), l.transport, l.report)
 		if err := l.checkForgotten(); err != nil {
 			return err
@@ -154,6 +161,7 @@ func (l *loop) drain() error {
 			return err
 		}
 	}
+	l.letJoin()
 	return nil
 }
 
@@ -252,10 +260,19 @@ func (l *loop) step(b batch) {
 	}
 }
 
+// lostFor is for how long no quorum has been in reach. Safe for concurrent use.
+func (l *loop) lostFor() time.Duration {
+	if at := l.lost.Load(); at != 0 {
+		return time.Since(time.Unix(0, at))
+	}
+	return 0
+}
+
 // link notes that a peer came or went, and hands out what waited for it.
 func (l *loop) link(k link) {
 	before := l.reach.ok()
 	l.reach.set(k.peer, k.up, time.Now())
+	l.lost.Store(l.reach.lostAt())
 	switch after := l.reach.ok(); {
 	case before && !after:
 		l.log.Warn("no quorum is in reach", "voters", l.reach.count())

@@ -57,12 +57,33 @@ func (r *reach) set(v register.Voter, up bool, now time.Time) {
 	}
 }
 
-// count returns the voters in reach, this one included.
-func (r *reach) count() int { return r.up.Len() + 1 }
+// lostAt is lost in Unix nanoseconds; 0 while a quorum is in reach.
+func (r *reach) lostAt() int64 {
+	if r.lost.IsZero() {
+		return 0
+	}
+	return r.lost.UnixNano()
+}
 
-func (r *reach) write() bool { return r.count() >= r.conf.WriteQuorum }
+// count returns the voters in reach, this one included.
+func (r *reach) count() int {
+	if r.self == 0 {
+		return r.up.Len()
+	}
+	return r.up.Len() + 1
+}
+
+func (r *reach) write() bool { return r.count() >= r.need(r.conf.WriteQuorum) }
 func (r *reach) ok() bool    { return r.write() && r.read() }
-func (r *reach) read() bool  { return r.count() >= r.conf.ReadQuorum }
+func (r *reach) read() bool  { return r.count() >= r.need(r.conf.ReadQuorum) }
+
+// need is how many voters have to be in reach where quorum is needed: an observer asks one.
+func (r *reach) need(quorum int) int {
+	if r.self == 0 {
+		return 1
+	}
+	return quorum
+}
 
 // name returns a voter's name.
 func (r *reach) name(v register.Voter) string { return voterName(r.conf, v) }

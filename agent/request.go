@@ -60,6 +60,7 @@ type input struct {
 // answer is what came of a request.
 type answer struct {
 	err    error
+	via    string // the voter that it was passed on to; empty where this site has answered
 	result register.Result
 	local  register.Local
 	status loopStatus

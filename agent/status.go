@@ -32,6 +32,9 @@ func (n *node) status(l loopStatus) client.Status {
 	}
 	s.Epoch = client.Epoch{Number: disk.Epoch, Time: disk.EpochTime, Behind: uint64(n.store.Last() - disk.EpochSeq), HeldUp: disk.EpochHeldUp}
 	n.catchup.status(&s)
+	if n.observer != nil {
+		n.observer.status(&s)
+	}
 	s.Quorum, s.Voting = quorumOf(&l.reach, s.Members), l.voting
 	if l.saves.saveErr != nil {
 		s.SaveError = l.saves.saveErr.Error()
@@ -39,6 +42,7 @@ func (n *node) status(l loopStatus) client.Status {
 	if l.saves.stall() > slowSave {
 		s.SaveSince = l.saves.saveFrom
 	}
+	s.Syncs = n.published.states()
 	s.Warnings = warningsOf(&s, n.gossip.Conflicts())
 	return s
 }
@@ -63,7 +67,11 @@ func quorumOf(r *reach, members []client.Member) client.Quorum {
 		}
 	}
 	slices.Sort(rtts)
-	if need := max(q.Read, q.Write) - 1; need > 0 && need <= len(rtts) {
+	need := max(q.Read, q.Write) - 1
+	if r.self == 0 {
+		need = 1
+	}
+	if need > 0 && need <= len(rtts) {
 		q.RTT = rtts[need-1]
 	}
 	return q

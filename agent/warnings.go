@@ -49,6 +49,7 @@ func warningsOf(s *client.Status, conflicts []membership.Conflict) []client.Warn
 			all = append(all, missingWarning(m))
 		}
 	}
+	all = append(all, syncWarnings(s.Syncs)...)
 	all = append(all, addressWarnings(s)...)
 	for _, m := range s.Members {
 		if m.Clock != nil && farOff(*m.Clock) {

@@ -24,12 +24,20 @@ func (a *app) agentCommand() *cli.Command {
 		ArgsUsage: " ",
 		Description: "Needs an identity in the data directory: see `gus init` and `gus join`. SIGTERM or Ctrl-C stops\n" +
 			"it within seconds; the site remains a member. The other sites are found where joining said,\n" +
-			"and where they were last; --seed adds addresses, names too, that are looked up at each try.",
+			"and where they were last; --seed adds addresses, names too, that are looked up at each try.\n\n" +
+			"A flag comes before its variable, that before the configuration file, and that before the default;\n" +
+			"a variable that is empty is not set. The file is TOML, with the names of the flags (seeds is a\n" +
+			"list) and tables [[sync]], each with prefix and dir, and maybe exec, check, exec-timeout, delete\n" +
+			"and template, as `gus sync pull` has them. SIGHUP has it read again: log-level and the tables are\n" +
+			"put in force, the log says what needs a restart, and a file that is wrong changes nothing.",
 		Flags: []cli.Flag{
+			&cli.StringFlag{Name: "config", EnvVars: []string{"GUS_CONFIG"}, Usage: "the configuration `FILE`", DefaultText: defaultConfig() + ", if it is there"},
+			&cli.BoolFlag{Name: "check-config", Usage: "say what would hold and where each value is from, and run nothing"},
 			dataFlag(), socketFlag(), listen,
 			&cli.StringFlag{Name: "advertise", EnvVars: []string{"GUS_ADVERTISE"}, Usage: "where others reach this site, `HOST:PORT`", DefaultText: "where they see it"},
 			&cli.StringSliceFlag{Name: "seed", EnvVars: []string{"GUS_SEEDS"}, Usage: "where another site may be, `HOST:PORT`; repeat it, or separate by commas"},
 			&cli.StringFlag{Name: "log-format", EnvVars: []string{"GUS_LOG_FORMAT"}, Usage: "`FORMAT` of the log on stderr: text or json", Value: "text"},
+			&cli.StringFlag{Name: "log-level", EnvVars: []string{"GUS_LOG_LEVEL"}, Usage: "log what is at least at `LEVEL`: debug, info, warn or error", Value: "info"},
 		},
 		Action: a.agent,
 	})
@@ -39,42 +47,35 @@ func (a *app) agent(c *cli.Context) error {
 	if err := wantArgs(c, 0, 0); err != nil {
 		return err
 	}
-	log, err := newLog(a.err, c.String("log-format"))
+	s, err := readSettings(c)
 	if err != nil {
 		return err
 	}
-	cfg := agent.Config{
-		Data:      dataDir(c),
-		Socket:    socketPath(c),
-		Listen:    c.String("listen"),
-		Advertise: c.String("advertise"),
-		Seeds:     c.StringSlice("seed"),
-		Version:   programVersion(),
-		Logger:    log,
+	if c.Bool("check-config") {
+		s.print(a.out)
+		return nil
 	}
-	if err := cfg.Validate(); err != nil {
-		return usage("agent: %v", err)
-	}
-	notify := notifierOf(log)
+	r := newReloader(a.err, s, func() (settings, error) { return readSettings(c) })
+	defer r.start()()
+	cfg := s.agentConfig()
+	cfg.Logger, cfg.Reloads = r.log, r.syncs
+	notify := notifierOf(cfg.Logger)
 	cfg.Ready = func() { notify.send("READY=1") }
 	defer context.AfterFunc(c.Context, func() { notify.send("STOPPING=1") })()
 	return agent.Run(c.Context, cfg)
 }
 
-// newLog returns the agent's log. JSON has addresses and ids as text has them,
-// not taken apart.
-func newLog(w io.Writer, format string) (*slog.Logger, error) {
-	switch format {
-	case "text":
-		return slog.New(slog.NewTextHandler(w, nil)), nil
-	case "json":
+// newLog returns the agent's log, as text, or JSON that has addresses and ids as text
+// has them, not taken apart.
+func newLog(w io.Writer, format string, level slog.Leveler) *slog.Logger {
+	if format == "json" {
 		asText := func(_ []string, a slog.Attr) slog.Attr {
 			if v, ok := a.Value.Any().(fmt.Stringer); ok && a.Value.Kind() == slog.KindAny {
 				return slog.String(a.Key, v.String())
 			}
 			return a
 		}
-		return slog.New(slog.NewJSONHandler(w, &slog.HandlerOptions{ReplaceAttr: asText})), nil
+		return slog.New(slog.NewJSONHandler(w, &slog.HandlerOptions{Level: level, ReplaceAttr: asText}))
 	}
-	return nil, usage("agent: --log-format %q: must be text or json", format)
+	return slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: level}))
 }

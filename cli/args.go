@@ -21,11 +21,35 @@ func arrange(commands []*cli.Command, args []string) ([]string, error) {
 	if c == nil {
 		return nil, noCommand(commands, name)
 	}
+	if len(c.Subcommands) > 0 {
+		return arrangeWithin(c, rest)
+	}
 	flags, words, err := splitFlags(c, rest)
 	if err != nil {
 		return nil, err
 	}
 	return slices.Concat([]string{name}, flags, []string{"--"}, words), nil
+}
+
+// arrangeWithin arranges the words behind a command that has commands of its own.
+func arrangeWithin(c *cli.Command, rest []string) ([]string, error) {
+	name, rest := splitCommand(c.Subcommands, rest)
+	sub := find(c.Subcommands, name)
+	switch {
+	case name == "" && (slices.Contains(rest, "--help") || slices.Contains(rest, "-h")):
+		return []string{c.Name, "--help"}, nil
+	case name == "":
+		return nil, usage("%s: which one? see `gus %s --help`", c.Name, c.Name)
+	case sub == nil:
+		return nil, noCommand(c.Subcommands, name)
+	}
+	named := *sub
+	named.Name = c.Name + " " + sub.Name // for errors
+	flags, words, err := splitFlags(&named, rest)
+	if err != nil {
+		return nil, err
+	}
+	return slices.Concat([]string{c.Name, name}, flags, []string{"--"}, words), nil
 }
 
 // arrangeHelp makes `gus help COMMAND` the same as `gus COMMAND --help`.
@@ -89,7 +113,10 @@ func splitFlags(c *cli.Command, args []string) (flags, words []string, err error
 	for i := 0; i < len(args); i++ {
 		w := args[i]
 		if w == "--" {
-			return flags, append(words, args[i+1:]...), nil
+			if !strings.Contains(c.ArgsUsage, "[-- ") { // else the command wants to know where it stood
+				i++
+			}
+			return flags, append(words, args[i:]...), nil
 		}
 		if w == "-" || !strings.HasPrefix(w, "-") {
 			words = append(words, w)

@@ -58,9 +58,11 @@ func (a *app) app() *cli.App {
 		HideHelpCommand: true,
 		Commands: []*cli.Command{
 			a.setCommand(), a.getCommand(), a.deleteCommand(), a.listCommand(),
+			a.watchCommand(), a.exportCommand(), a.importCommand(),
+			a.syncCommand(),
 			a.membersCommand(), a.statusCommand(), a.waitCommand(),
 			a.initCommand(), a.tokenCommand(), a.joinCommand(),
-			a.agentCommand(), a.demoCommand(), a.benchCommand(), a.versionCommand(),
+			a.agentCommand(), a.demoCommand(), a.benchCommand(), a.versionCommand(), a.completionCommand(),
 		},
 		Writer:         a.out,
 		ErrWriter:      a.err,

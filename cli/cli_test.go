@@ -26,6 +26,9 @@ func TestArrange(t *testing.T) {
 		{"set k -json -", "set -json -- k -"},
 		{"set k -- --json", "set -- k --json"},
 		{"set --json -- -k -- -v", "set --json -- -k -- -v"},
+		{"sync pull a/ d --once", "sync pull --once -- a/ d"},
+		{"--json sync status", "sync status --json --"},
+		{"sync --help", "sync --help"},
 		{"help", ""},
 		{"help set", "set --help"},
 		{"get -h", "get -h --"},
@@ -95,6 +98,42 @@ func TestStatusFitsOnATerminal(t *testing.T) {
 			}
 		}
 		s.Quorum = client.Quorum{Voters: 3, Read: 2, Write: 2, Reached: 1, Missing: []string{"site-b", "site-c"}, Since: now.Add(-time.Minute)}
+	}
+}
+
+func TestStatusOfAnObserver(t *testing.T) {
+	now := time.Date(2024, 5, 1, 12, 0, 0, 0, time.UTC)
+	voter := func(name string, n int, rtt time.Duration) client.Member {
+		return client.Member{Name: name, Role: "voter", Number: n, State: client.StateUp, Since: now, RTT: client.Duration(rtt)}
+	}
+	self := client.Member{Name: "kiosk", Role: "observer", Self: true, State: client.StateUp}
+	away := client.Member{Name: "c", Role: "voter", Number: 3, State: client.StateUnreachable, Since: now}
+	for want, members := range map[string][]client.Member{
+		"voters   2 of 2 in reach, nearest b in 20.0 ms\n":             {voter("a", 1, 30*time.Millisecond), voter("b", 2, 20*time.Millisecond), self},
+		"voters   1 of 2 in reach, nearest a in 30.0 ms\nmissing  c\n": {voter("a", 1, 30*time.Millisecond), away, self},
+		"voters   NONE of 1 in reach: c\n":                             {away, self},
+	} {
+		var b bytes.Buffer
+		printStatus(&b, client.Status{Site: "kiosk", Members: members}, now)
+		for _, want := range []string{"site     kiosk (observer), gus", want, "kiosk             observer  this site"} {
+			if !strings.Contains(b.String(), want) {
+				t.Errorf("%q is missing in\n%s", want, b.String())
+			}
+		}
+		for want, f := range map[string]client.Following{
+			"copy     has all that b knows\n":                                         {Voter: "b", Complete: true},
+			"copy     NOT COMPLETE: follows b, for 5s\n":                              {Voter: "b", Since: now.Add(-5 * time.Second)},
+			"copy     NOT COMPLETE, at least 1m40s old: follows no voter, for 1m5s\n": {Since: now.Add(-65 * time.Second), Age: client.Duration(100 * time.Second)},
+		} {
+			var b bytes.Buffer
+			printStatus(&b, client.Status{Site: "kiosk", Members: members, Following: &f}, now)
+			if !strings.Contains(b.String(), want) {
+				t.Errorf("%q is missing in\n%s", want, b.String())
+			}
+		}
+		if strings.Contains(b.String(), "NOT YET") || strings.Contains(b.String(), "quorum  ") {
+			t.Errorf("an observer does not vote:\n%s", b.String())
+		}
 	}
 }
 

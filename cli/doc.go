@@ -20,5 +20,6 @@
 //     exit code (exit.go) tells scripts what they branch on: 0 done, 1 failed, 2 wrong
 //     usage, 3 no such key, 4 no quorum or not sent in time (nothing changed), 5 the
 //     agent is not running, 6 refused, 7 outcome unknown.
-//   - Only Main touches signals, and nothing here calls os.Exit.
+//   - Only Main touches signals, but for SIGHUP, which is for an agent alone (configreload.go),
+//     and nothing here calls os.Exit.
 package cli

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -33,13 +34,18 @@ func timeoutFlag() cli.Flag {
 	return &cli.DurationFlag{Name: "timeout", EnvVars: []string{"GUS_TIMEOUT"}, Usage: "give up after the duration `D`", Value: 5 * time.Second}
 }
 
-// dataDir is where the agent's data is.
+// dataDir is where the agent's data is: where the flag or its variable say, or the
+// agent's configuration file.
 func dataDir(c *cli.Context) string {
 	if d := c.String("data"); d != "" {
 		return d
 	}
-	return defaultData()
+	return cmp.Or(configured(askedConfig(), "data"), defaultData())
 }
+
+// askedConfig is the configuration file of the agent that is asked, as far as
+// anybody knows.
+func askedConfig() string { return cmp.Or(os.Getenv("GUS_CONFIG"), defaultConfig()) }
 
 // defaultData is /var/lib/gus for root and a directory of the user's otherwise.
 func defaultData() string {
@@ -61,6 +67,11 @@ func socketPath(c *cli.Context) string {
 	if s := c.String("socket"); s != "" {
 		return s
 	}
+	if c.String("data") == "" {
+		if s := configured(askedConfig(), "socket"); s != "" {
+			return s
+		}
+	}
 	return filepath.Join(dataDir(c), "gus.sock")
 }
 
@@ -71,10 +82,15 @@ const serviceSocket = "/run/gus/gus.sock"
 // in the default place, the service's.
 func agentSocket(c *cli.Context, service string) string {
 	s := socketPath(c)
-	if c.IsSet("socket") || c.IsSet("data") || exists(s) || !exists(service) {
+	if c.String("socket") != "" || c.String("data") != "" || exists(s) {
 		return s
 	}
-	return service
+	for _, other := range []string{configured(systemConfig, "socket"), service} {
+		if other != "" && exists(other) {
+			return other
+		}
+	}
+	return s
 }
 
 func exists(path string) bool {

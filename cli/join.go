@@ -21,7 +21,8 @@ func (a *app) initCommand() *cli.Command {
 		ArgsUsage: " ",
 		Description: "Makes the cluster's authority, whose key stays at this site, and this site's identity. The voters\n" +
 			"are the sites that hold the data: 1, 3 or 5 of them are good numbers, 9 the most. The names of the\n" +
-			"others are kept for them until they join, by `gus token` here and `gus join` there.",
+			"others are kept for them until they join, by `gus token` here and `gus join` there. Any number of\n" +
+			"other sites can join as observers, at any time: they hold a copy and do not vote.",
 		Flags: []cli.Flag{
 			nameFlag(),
 			&cli.StringSliceFlag{Name: "voters", Usage: "the `NAMES` of all voters, this one among them, separated by commas", DefaultText: "this site alone"},
@@ -81,9 +82,10 @@ func (a *app) tokenCommand() *cli.Command {
 		Name:      "token",
 		Usage:     "make a token with which sites can join",
 		ArgsUsage: " ",
-		Description: "Prints the token and nothing else. Whoever has it can join under the name of a voter that has not\n" +
-			"joined yet, for as long as it lives: keep it secret. It lives on in the agent of the founding site\n" +
-			"and does not age while that is stopped. It may be made at any site that reaches the founding one.",
+		Description: "Prints the token and nothing else. Whoever has it can join, for as long as it lives, under the name\n" +
+			"of a voter that has not joined yet, or as an observer under any free name, and then read and write\n" +
+			"all keys: keep it secret. It lives on in the agent of the founding site and does not age while that\n" +
+			"is stopped. It may be made at any voter that reaches the founding site, and be used at any site.",
 		Flags: clientFlags(
 			&cli.DurationFlag{Name: "ttl", Usage: "the token lives for `D`, at most 720h", Value: time.Hour},
 		),
@@ -118,11 +120,14 @@ func (a *app) joinCommand() *cli.Command {
 		ArgsUsage: "TOKEN|-",
 		Description: "Asks one of the sites that the token names for a certificate for a key that is made here and never\n" +
 			"leaves, and writes the identity into the data directory. With - the token comes from stdin, where\n" +
-			"no other user of this machine sees it. After a failure it may be run again.",
+			"no other user of this machine sees it. After a failure it may be run again.\n\n" +
+			"The voters' names were given when the cluster was founded. With --observer any other name does: an\n" +
+			"observer holds a copy of all keys, counts for no quorum, and passes on to the nearest voter what\n" +
+			"needs one. It only has to dial out. A cluster has room for 1,000 of them.",
 		Flags: []cli.Flag{
 			nameFlag(), dataFlag(),
 			listenFlag("ask from the UDP address `HOST:PORT`; default: any"),
-			&cli.BoolFlag{Name: "observer", Usage: "join without a vote (not served yet)"},
+			&cli.BoolFlag{Name: "observer", Usage: "hold a copy of all keys, and do not vote"},
 			&cli.DurationFlag{Name: "timeout", EnvVars: []string{"GUS_TIMEOUT"}, Usage: "give up after the duration `D`", Value: 30 * time.Second},
 			jsonFlag(),
 		},
@@ -138,9 +143,6 @@ func (a *app) join(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	if c.Bool("observer") {
-		return fmt.Errorf("%w: this version serves voters only: join under the name of one, without --observer", client.ErrRefused)
-	}
 	token := c.Args().First()
 	if token == "-" {
 		b, err := patient(c.Context, func() ([]byte, error) { return io.ReadAll(io.LimitReader(a.in, 1<<16)) })
@@ -154,13 +156,19 @@ func (a *app) join(c *cli.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(c.Context, c.Duration("timeout"))
 	defer cancel()
-	j, err := agent.Join(ctx, agent.Joining{Data: dataDir(c), Name: name, Token: token, Listen: c.String("listen")})
+	j, err := agent.Join(ctx, agent.Joining{
+		Data: dataDir(c), Name: name, Token: token, Observer: c.Bool("observer"), Listen: c.String("listen"),
+	})
 	if err != nil {
 		return err
 	}
 	if c.Bool("json") {
 		return a.printJSON(j)
 	}
-	fmt.Fprintf(a.out, "Joined cluster %s as %s, through %s at %s.\n", j.Cluster, j.Site, j.Via, j.Address)
+	as := j.Site
+	if j.Number == 0 {
+		as += ", an observer"
+	}
+	fmt.Fprintf(a.out, "Joined cluster %s as %s, through %s at %s.\n", j.Cluster, as, j.Via, j.Address)
 	return nil
 }

@@ -19,6 +19,7 @@ type outcome struct {
 	Value       *string         `json:"value,omitempty"`        // where it is text
 	ValueBase64 []byte          `json:"value_base64,omitempty"` // where it is not
 	Version     client.Version  `json:"version,omitempty"`
+	Via         string          `json:"via,omitempty"` // the voter that an observer passed it on to
 	RoundTrips  int             `json:"round_trips"`
 	Latency     client.Duration `json:"latency_ms"`
 	Newer       *bool           `json:"newer,omitempty"`   // of a local read
@@ -26,7 +27,7 @@ type outcome struct {
 }
 
 func outcomeOf(key string, r client.Result) outcome {
-	return outcome{Key: key, Version: r.Version, RoundTrips: r.RoundTrips, Latency: client.Duration(r.Latency)}
+	return outcome{Key: key, Version: r.Version, Via: r.Via, RoundTrips: r.RoundTrips, Latency: client.Duration(r.Latency)}
 }
 
 func (a *app) setCommand() *cli.Command {
@@ -88,9 +89,9 @@ func (a *app) value(c *cli.Context) ([]byte, error) {
 // patient returns what read returns, or an error as soon as ctx ends: a read from a
 // terminal, a pipe or a fifo cannot be broken off, and may stay until the
 // process ends.
-func patient(ctx context.Context, read func() ([]byte, error)) ([]byte, error) {
+func patient[T any](ctx context.Context, read func() (T, error)) (T, error) {
 	type result struct {
-		b   []byte
+		b   T
 		err error
 	}
 	done := make(chan result, 1)
@@ -102,7 +103,8 @@ func patient(ctx context.Context, read func() ([]byte, error)) ([]byte, error) {
 	case r := <-done:
 		return r.b, r.err
 	case <-ctx.Done():
-		return nil, fmt.Errorf("%w: interrupted before all was read: nothing changed", client.ErrNotSent)
+		var none T
+		return none, fmt.Errorf("%w: interrupted before all was read: nothing changed", client.ErrNotSent)
 	}
 }
 
@@ -171,12 +173,24 @@ func (a *app) get(c *cli.Context, cl *client.Client) error {
 
 func (a *app) deleteCommand() *cli.Command {
 	return command(cli.Command{
-		Name:        "delete",
-		Usage:       "remove a key",
-		ArgsUsage:   "KEY",
-		Description: "To remove what is not there is no error.",
-		Flags:       clientFlags(),
+		Name:      "delete",
+		Usage:     "remove a key, or all that begin with a prefix",
+		ArgsUsage: "KEY",
+		Description: "To remove what is not there is no error. With --prefix it removes, in place of KEY, the keys that begin\n" +
+			"so and are there when it begins: it asks whether to, and where nobody can be asked it wants\n" +
+			"--yes. Each key is removed by itself, and --timeout is for each.",
+		Flags: clientFlags(
+			&cli.StringFlag{Name: "prefix", Usage: "remove all keys that begin with `PREFIX`"},
+			&cli.BoolFlag{Name: "dry-run", Usage: "with --prefix: print the keys, and remove none"},
+			&cli.BoolFlag{Name: "yes", Aliases: []string{"y"}, Usage: "with --prefix: do not ask"},
+		),
 		Action: func(c *cli.Context) error {
+			if c.IsSet("prefix") {
+				return a.deletePrefix(c)
+			}
+			if c.Bool("dry-run") || c.Bool("yes") {
+				return usage("delete: --dry-run and --yes go with --prefix")
+			}
 			if err := wantArgs(c, 1, 1); err != nil {
 				return err
 			}

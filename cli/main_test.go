@@ -22,7 +22,8 @@ import (
 
 func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){
-		"gus": func() { os.Exit(Main(os.Args[1:], os.Stdin, os.Stdout, os.Stderr)) },
+		"gus":    func() { os.Exit(Main(os.Args[1:], os.Stdin, os.Stdout, os.Stderr)) },
+		"dirsum": dirsum,
 	})
 }
 
@@ -37,6 +38,7 @@ func testLog(t testing.TB) *slog.Logger {
 //	await SOCKET N              wait until the agent there reaches N voters
 //	eventually ARG...           run gus with the arguments until it succeeds
 //	eventually-says WORD ARG... run gus with the arguments until stdout has the word
+//	eventually-file FILE WORD   wait until the file has the word
 //	readenv NAME FILE           set a variable to what a file holds
 //	sigterm                     send SIGTERM to all that runs in the background
 //
@@ -51,6 +53,7 @@ func TestScripts(t *testing.T) {
 			"await":           await,
 			"eventually":      eventually,
 			"eventually-says": eventuallySays,
+			"eventually-file": eventuallyFile,
 			"readenv":         readEnv,
 			"sigterm":         sigterm,
 		},
@@ -58,6 +61,7 @@ func TestScripts(t *testing.T) {
 }
 
 func setUp(e *testscript.Env) error {
+	e.Setenv("CONFIGURATION_DIRECTORY", e.WorkDir) // not that of whoever runs the tests
 	if err := os.WriteFile(filepath.Join(e.WorkDir, "large"), make([]byte, client.MaxValue+1), 0o600); err != nil {
 		return err
 	}
@@ -140,6 +144,19 @@ func eventuallySays(ts *testscript.TestScript, _ bool, args []string) {
 			return fmt.Errorf("%q is missing in %s", args[0], out)
 		}
 		return nil
+	})
+}
+
+func eventuallyFile(ts *testscript.TestScript, _ bool, args []string) {
+	if len(args) != 2 {
+		ts.Fatalf("usage: eventually-file FILE WORD")
+	}
+	poll(ts, func(context.Context) error {
+		b, err := os.ReadFile(ts.MkAbs(args[0]))
+		if err == nil && !strings.Contains(string(b), args[1]) {
+			err = fmt.Errorf("%q is missing in %s", args[1], b)
+		}
+		return err
 	})
 }
 

@@ -16,7 +16,9 @@ func (a *app) membersCommand() *cli.Command {
 		Usage:     "the sites of the cluster, as this one sees them",
 		ArgsUsage: " ",
 		Description: "A site is up where it is connected with this one, unreachable where only others hear of it, down\n" +
-			"where nobody does. What gossip says decides nothing: whether there is a quorum, `gus status` says.",
+			"where nobody does. What gossip says decides nothing: whether there is a quorum, `gus status` says.\n" +
+			"Voters show the observers that have been there since the voter's start, down where they are not\n" +
+			"connected with it. Observers know the voters and themselves.",
 		Flags: clientFlags(),
 		Action: func(c *cli.Context) error {
 			if err := wantArgs(c, 0, 0); err != nil {

@@ -51,12 +51,23 @@ func (a *app) status(c *cli.Context, cl *client.Client) error {
 
 // printStatus prints s in at most 80 columns, names and paths permitting.
 func printStatus(w io.Writer, s client.Status, now time.Time) {
-	fmt.Fprintf(w, "site     %s, gus %s, up %s\n", s.Site, s.Version, ago(s.Started, now))
+	site, observes := s.Site, isObserver(s)
+	if observes {
+		site += " (observer)"
+	}
+	fmt.Fprintf(w, "site     %s, gus %s, up %s\n", site, s.Version, ago(s.Started, now))
 	fmt.Fprintf(w, "cluster  %s\n", s.Cluster)
 	fmt.Fprintf(w, "data     %s\n", s.Data)
 	fmt.Fprintf(w, "listens  %s (UDP), reached at %s\n", s.Listen, dash(s.Advertise))
-	fmt.Fprintf(w, "quorum   %s\n", quorumLine(s, now))
-	if !s.Voting.OK {
+	if observes {
+		fmt.Fprintf(w, "voters   %s\n", votersLine(s.Members))
+		if s.Following != nil {
+			fmt.Fprintf(w, "copy     %s\n", copyLine(*s.Following, now))
+		}
+	} else {
+		fmt.Fprintf(w, "quorum   %s\n", quorumLine(s, now))
+	}
+	if !s.Voting.OK && !observes {
 		fmt.Fprintf(w, "votes    NOT YET, for %s: asks %s what they have heard of this site\n", ago(s.Voting.Since, now), strings.Join(s.Voting.Awaits, ", "))
 	}
 	for _, line := range catchupLines(s.Members, now) {
@@ -65,6 +76,9 @@ func printStatus(w io.Writer, s client.Status, now time.Time) {
 	fmt.Fprintf(w, "keys     %d of %s in all, %d not settled\n", s.Keys, size(s.DataBytes), s.Unsettled)
 	fmt.Fprintf(w, "now      %d writes and %d reads under way, %d writes wait for a quorum\n", s.Writes, s.Reads, s.Waiting)
 	fmt.Fprintf(w, "memory   %s; on disk %s\n", size(s.Memory), size(s.Disk))
+	for _, line := range syncLines(s.Syncs, now) {
+		fmt.Fprintf(w, "files    %s\n", line)
+	}
 	fmt.Fprintf(w, "epoch    %s\n\n", epochLine(s.Epoch, now))
 	printMembers(w, s.Members, now)
 	for _, warning := range s.Warnings {
@@ -73,6 +87,61 @@ func printStatus(w io.Writer, s client.Status, now time.Time) {
 			fmt.Fprint(w, wrap("  cure: "+warning.Cure, "    "))
 		}
 	}
+}
+
+// isObserver says whether s is of a site that does not vote.
+func isObserver(s client.Status) bool {
+	for _, m := range s.Members {
+		if m.Self {
+			return m.Number == 0
+		}
+	}
+	return false
+}
+
+// votersLine says which voters an observer can pass on to.
+func votersLine(members []client.Member) string {
+	var nearest client.Member
+	all, up := 0, 0
+	var away []string
+	for _, m := range members {
+		switch {
+		case m.Number == 0:
+			continue
+		case m.State != client.StateUp:
+			away = append(away, m.Name)
+		default:
+			if up++; up == 1 || m.RTT < nearest.RTT {
+				nearest = m
+			}
+		}
+		all++
+	}
+	if up == 0 {
+		return fmt.Sprintf("NONE of %d in reach: %s", all, strings.Join(away, ", "))
+	}
+	line := fmt.Sprintf("%d of %d in reach, nearest %s in %s", up, all, nearest.Name, rtt(nearest))
+	if up < all {
+		line += "\nmissing  " + strings.Join(away, ", ")
+	}
+	return line
+}
+
+// copyLine says how far an observer's copy is.
+func copyLine(f client.Following, now time.Time) string {
+	var line string
+	switch {
+	case f.Complete:
+		return "has all that " + f.Voter + " knows"
+	case f.Age > 0:
+		line = fmt.Sprintf("NOT COMPLETE, at least %s old: ", ago(now.Add(-time.Duration(f.Age)), now))
+	default:
+		line = "NOT COMPLETE: "
+	}
+	if f.Voter == "" {
+		return line + "follows no voter, for " + ago(f.Since, now)
+	}
+	return line + "follows " + f.Voter + ", for " + ago(f.Since, now)
 }
 
 // behindLong is how long a site is behind before status tells people: each

@@ -3,6 +3,7 @@ package cli
 import (
 	"bytes"
 	"context"
+	"log/slog"
 	"net"
 	"path/filepath"
 	"strings"
@@ -62,10 +63,7 @@ func TestSystemdIsTold(t *testing.T) {
 
 func TestTheLogInJSON(t *testing.T) {
 	var b bytes.Buffer
-	log, err := newLog(&b, "json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	log := newLog(&b, "json", slog.LevelInfo)
 	log.Info("connected", "addr", &net.UDPAddr{IP: net.IPv4(10, 0, 0, 1), Port: 7487}, "after", time.Second, "n", 3)
 	if s := b.String(); !strings.Contains(s, `"addr":"10.0.0.1:7487"`) || !strings.Contains(s, `"n":3`) {
 		t.Error(s)

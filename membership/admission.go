@@ -94,6 +94,10 @@ func (a *Admission) NewToken(ctx context.Context, addresses []string, life time.
 	if life < time.Second || life > MaxLifetime {
 		return Token{}, fmt.Errorf("a token's lifetime is 1s to %v, not %v", MaxLifetime, life)
 	}
+	if a.cfg.Identity.Role != quic.RoleVoter {
+		return Token{}, fmt.Errorf("tokens are made by voters, and %s is an observer: run `gus token` at %s",
+			a.cfg.Identity.Name, strings.Join(a.cfg.Configuration.names(), " or "))
+	}
 	t, err := newToken(a.cfg.Identity.Cluster, a.cfg.Identity.CA, addresses)
 	if err != nil {
 		return Token{}, err
@@ -140,10 +144,10 @@ func hostOf(addr net.Addr) string {
 	return netip.PrefixFrom(ip.WithZone(""), 64).Masked().String()
 }
 
-// peers is whom a new site is told of, this one first.
+// peers is which voters a new site is told of, this one first.
 func (a *Admission) peers() []Peer {
 	var all []Peer
-	if own := a.cfg.Gossip.Address(); own != "" {
+	if own := a.cfg.Gossip.Address(); own != "" && a.cfg.Identity.Role == quic.RoleVoter {
 		all = append(all, Peer{a.cfg.Identity.Name, a.cfg.Identity.Number, own})
 	}
 	all = append(all, a.cfg.Gossip.Peers()...)

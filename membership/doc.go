@@ -10,7 +10,7 @@
 //
 // # Who is there, and where
 //
-// Gossip is memberlist on the endpoint's lanes. It tells the endpoint where
+// Gossip is memberlist on the endpoint's lanes, among voters. It tells the endpoint where
 // sites are, and people who is there.
 //
 //	endpoint: packets, streams --> transport --> memberlist
@@ -40,13 +40,30 @@
 // endpoint connects, for ever, to whoever was ever seen, seeds are asked anew while
 // anybody is missing, and whoever is connected and not in the gossip is asked to gossip. Stopping is not leaving.
 //
+// # Observers do not gossip
+//
+// An observer connects with the voters, by dialling them, and asks each now and then
+// who is there and where (observe.go); in the question it describes itself. A voter finds an
+// observer there while they are connected, remembers no address of it, and dials none.
+//
+// Why not let everybody gossip? In gossip each member must be reached by each other. Of forty
+// observers behind NAT hardly any two can reach each other, and of the three members that are
+// asked to probe for another one, mostly none is a voter: the observers would suspect each other in turns,
+// and every suspicion, and every refutation of it, goes to all. Passing packets on
+// through voters would mend that at the price of a protocol of our own under memberlist's, and
+// each site at the edge would still carry the talk about all others over its link. This
+// way gossip stays among nine sites at most, an observer costs each voter a
+// connection and a question in 30 s, and what is said of an observer is as
+// true as a connection is. The price is that a voter knows of an observer what its own
+// connection tells, and observers do not know of each other.
+//
 // # Who comes in
 //
 // Init makes a cluster, NewToken a token, Join a site of it; Admission answers.
 // The founding site has the authority's key and its two books; the others pass
 // on what they are asked.
 //
-// A voter's name belongs to one key for ever. Two machines that vote under one name
+// A name belongs to one key for ever, a voter's and an observer's. Two machines that vote under one name
 // would break what the register promises, so names.json has name and key, synced,
 // before a certificate leaves. The same key may ask again: its answer may have been lost.
 // That is what happens once. A token is good for several sites until it
@@ -65,6 +82,8 @@
 //
 //   - A number stands for one configuration; a voter's number is never given to
 //     another name; one document has one encoding.
+//   - An observer's certificate never has a voter's name or number, and what it says is no
+//     gossip.
 //   - Gossip makes nobody a voter: what is said of a site must be what the
 //     configuration says.
 //   - A packet or a stream of gossip is from whom the certificate says.

@@ -27,16 +27,12 @@ func (ev *events) NotifyAlive(n *memberlist.Node) error {
 		}
 		return nil // memberlist knows better who this is, and says so
 	}
-	if number := g.cfg.Configuration.VoterOf(n.Name); m.Number != number {
+	number := g.cfg.Configuration.VoterOf(n.Name)
+	switch {
+	case number == 0:
+		return fmt.Errorf("%s is no voter by configuration %d, and only voters gossip", printable(n.Name, quic.MaxName), g.cfg.Configuration.Number)
+	case m.Number != number:
 		return fmt.Errorf("it is said to be voter %d, and is %d by configuration %d", m.Number, number, g.cfg.Configuration.Number)
-	}
-	if err := quic.CheckName(n.Name); err != nil {
-		return err
-	}
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.members[n.Name] == nil && len(g.members) >= maxMembers {
-		return fmt.Errorf("more than %d sites", maxMembers)
 	}
 	return nil
 }

@@ -87,9 +87,10 @@ type Gossip struct {
 	members   map[string]*member // by name, without this site
 	self      meta
 	started   time.Time
-	conflicts map[string]*conflict // by name
-	notices   map[string]string    // of conflicts, to be sent: address by name
-	endpoint  *quic.Endpoint       // nil before Run
+	conflicts map[string]*conflict       // by name
+	notices   map[string]string          // of conflicts, to be sent: address by name
+	opinions  map[string]map[string]bool // at an observer: which voters those that are connected hear of
+	endpoint  *quic.Endpoint             // nil before Run
 	refusals  seldom
 }
 
@@ -103,7 +104,7 @@ func NewGossip(cfg Config) (*Gossip, error) {
 		cfg: cfg, log: cfg.Log,
 		news: make(chan struct{}, 1), joins: make(chan struct{}, 1),
 		members: make(map[string]*member), started: time.Now(),
-		conflicts: make(map[string]*conflict), notices: make(map[string]string),
+		conflicts: make(map[string]*conflict), notices: make(map[string]string), opinions: make(map[string]map[string]bool),
 	}
 	g.transport = newTransport(g.refuse)
 	g.self = meta{
@@ -127,23 +128,39 @@ func NewGossip(cfg Config) (*Gossip, error) {
 
 // remember takes in what was known of a site when this one stopped.
 func (g *Gossip) remember(p Peer) {
-	if p.Name == g.cfg.Identity.Name || g.cfg.Configuration.VoterOf(p.Name) != p.Number {
-		return
-	}
 	m := g.members[p.Name]
-	if m == nil {
-		m = &member{name: p.Name, since: g.started}
-		g.members[p.Name] = m
+	if m == nil || m.number != p.Number {
+		return // the configuration has changed since
 	}
 	m.address, m.seen = p.Address, true
 }
 
 // Datagram takes a gossip packet: for quic.Config.Datagram.
-func (g *Gossip) Datagram(from quic.Site, packet []byte) { g.transport.datagram(from, packet) }
+func (g *Gossip) Datagram(from quic.Site, packet []byte) {
+	if !g.gossips(from.Role) {
+		g.refuse(from.Name, errNotVoters)
+		return
+	}
+	g.transport.datagram(from, packet)
+}
 
 // Stream takes a stream of PurposeGossip: for quic.Config.Handlers.
 func (g *Gossip) Stream(ctx context.Context, from quic.Site, s *quic.Stream) {
-	g.transport.stream(ctx, from, s)
+	switch {
+	case g.gossips(from.Role):
+		g.transport.stream(ctx, from, s)
+	case from.Role == quic.RoleObserver:
+		g.inform(from, s)
+	default: // nobody asks an observer
+		g.refuse(from.Name, errNotVoters)
+	}
+}
+
+var errNotVoters = errors.New("only voters gossip, with each other")
+
+// gossips says whether this site gossips with sites of the role.
+func (g *Gossip) gossips(with quic.Role) bool {
+	return g.cfg.Identity.Role == quic.RoleVoter && with == quic.RoleVoter
 }
 
 // Linked is told that connections came or went: for quic.Config.Changed.
@@ -171,6 +188,11 @@ func (g *Gossip) Run(ctx context.Context, e *quic.Endpoint) error {
 	g.endpoint = e
 	g.mu.Unlock()
 	g.introduce(e)
+	if g.cfg.Identity.Role == quic.RoleObserver {
+		g.observe(ctx, e)
+		g.end()
+		return nil
+	}
 	g.transport.open(e)
 	list, err := memberlist.Create(g.listConfig())
 	if err != nil {
@@ -188,13 +210,18 @@ func (g *Gossip) Run(ctx context.Context, e *quic.Endpoint) error {
 	}
 	<-ctx.Done()
 	wg.Wait()
-	g.mu.Lock()
-	g.closed = true
-	g.mu.Unlock()
+	g.end()
 	if err := list.Shutdown(); err != nil {
 		return fmt.Errorf("end gossip: %w", err)
 	}
 	return nil
+}
+
+// end has what still comes change nothing.
+func (g *Gossip) end() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.closed = true
 }
 
 // listConfig is memberlist's configuration: its numbers for wide-area networks.
@@ -215,9 +242,9 @@ func (g *Gossip) listConfig() *memberlist.Config {
 	return c
 }
 
-// introduce tells the endpoint of all who are known.
+// introduce tells the endpoint of the voters. Observers dial, and are dialled by nobody.
 func (g *Gossip) introduce(e *quic.Endpoint) {
-	for _, m := range g.known() {
+	for _, m := range g.voters() {
 		g.tell(e, m)
 	}
 }
@@ -229,9 +256,9 @@ func (g *Gossip) tell(e *quic.Endpoint, m member) {
 	}
 }
 
-// refuse is told of packets that are not what they should be.
+// refuse is told of packets and streams that are not what they should be.
 func (g *Gossip) refuse(from string, err error) {
 	if g.refusals.due() {
-		g.log.Warn("refused a gossip packet", "peer", from, "err", err)
+		g.log.Warn("refused gossip", "peer", from, "err", err)
 	}
 }

@@ -155,7 +155,7 @@ func TestALiarIsNotBelieved(t *testing.T) {
 			_ = s.Close()
 		}
 		time.Sleep(time.Minute)
-		mustContain(t, "a's log", a.log.String(), "refused a gossip packet", "peer=b")
+		mustContain(t, "a's log", a.log.String(), "refused gossip", "peer=b")
 		if n := strings.Count(a.log.String(), "\n"); n > 40 {
 			t.Errorf("%d lines in a minute:\n%s", n, a.log)
 		}
@@ -182,6 +182,7 @@ func TestGossipDoesNotMakeVoters(t *testing.T) {
 			"a voter of another number":   node("b", meta{Number: 3}),
 			"a voter that nobody knows":   node("x", meta{Number: 3}),
 			"a voter as an observer":      node("b", meta{}),
+			"an observer":                 node("x", meta{}),
 			"a name that is none":         node("B/../x", meta{}),
 			"an address that is none":     node("x", meta{Address: "here"}),
 			"an address with an escape":   node("x", meta{Address: "\x1b[2J:1"}),
@@ -196,11 +197,8 @@ func TestGossipDoesNotMakeVoters(t *testing.T) {
 		if err := ev.NotifyAlive(node("b", meta{Number: 2, Address: "b.example:1", Version: strings.Repeat("v", 64)})); err != nil {
 			t.Errorf("an honest one: %v", err)
 		}
-		for i := range maxMembers {
-			n := node(fmt.Sprintf("o%d", i), meta{})
-			if err := ev.NotifyAlive(n); err == nil {
-				ev.NotifyJoin(n)
-			}
+		for i := range maxMembers + 1 { // more than the founding site lets in
+			a.note(quic.Site{Name: fmt.Sprintf("o%d", i), Role: quic.RoleObserver}, meta{})
 		}
 		if n := len(a.Members()); n != maxMembers+1 {
 			t.Errorf("%d sites are known", n)

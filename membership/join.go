@@ -22,6 +22,9 @@ type Joining struct {
 	Data  string // the data directory, made if need be
 	Name  string // of the site
 	Token string // as `gus token` prints it
+	// Observer is for a site that holds a copy and has no vote; its name is none of
+	// the voters'.
+	Observer bool
 	// Conn is the socket to ask from. Nil: one of its own.
 	Conn net.PacketConn
 	// Lookup is as in quic.Config.
@@ -102,6 +105,14 @@ func sum(failures []error) error {
 	return fmt.Errorf("%w: tried %s", kind, strings.Join(lines, "; "))
 }
 
+// role is that of the site.
+func (j Joining) role() quic.Role {
+	if j.Observer {
+		return quic.RoleObserver
+	}
+	return quic.RoleVoter
+}
+
 // admitted is what a site that may join was given.
 type admitted struct {
 	id     *quic.Identity
@@ -124,7 +135,7 @@ func (j Joining) ask(ctx context.Context, token Token, addr string, key ed25519.
 	}
 	prove := token.key()
 	question, err := newQuestion(request{
-		Version: questionVersion, Cluster: token.Cluster[:], Name: j.Name, Role: string(quic.RoleVoter),
+		Version: questionVersion, Cluster: token.Cluster[:], Name: j.Name, Role: string(j.role()),
 		Key: key.Public().(ed25519.PublicKey), Token: prove.Public().(ed25519.PublicKey),
 	}, binding, key, prove)
 	if err != nil {
@@ -164,20 +175,23 @@ func (j Joining) accept(a answer, key ed25519.PrivateKey, ca *x509.Certificate) 
 	if err != nil {
 		return admitted{}, err
 	}
-	if id.Name != j.Name || conf.VoterOf(j.Name) != id.Number {
-		return admitted{}, fmt.Errorf("was made %s, and is voter %d by the configuration", id.Site, conf.VoterOf(j.Name))
+	if id.Name != j.Name || id.Role != j.role() || conf.VoterOf(j.Name) != id.Number {
+		return admitted{}, fmt.Errorf("asked to be %s %s, was made %s, and is voter %d by the configuration (0: none)", j.role(), j.Name, id.Site, conf.VoterOf(j.Name))
 	}
 	out := admitted{id: id, signed: a.Configuration}
 	for _, p := range a.Peers {
-		if p.Validate() == nil && p.Name != j.Name {
+		if p.Validate() == nil && p.Name != j.Name && p.Number != 0 {
 			out.peers = append(out.peers, p)
 		}
 	}
 	return out, nil
 }
 
-// meet notes where the site is that was asked: there it did answer.
+// meet notes where the site is that was asked, if it is a voter: there it did answer.
 func (a *admitted) meet(site quic.Site, addr string) {
+	if site.Role != quic.RoleVoter {
+		return
+	}
 	for i := range a.peers {
 		if a.peers[i].Name == site.Name {
 			a.peers[i].Address = addr

@@ -211,7 +211,7 @@ func TestWhoMayNotJoin(t *testing.T) {
 			{"another authority", "b", change(func(p *Token) { p.Fingerprint[0]++ }), ErrForeignToken, addr(1).String()},
 			{"another cluster", "b", change(func(p *Token) { p.Cluster[0]++ }), ErrForeignToken, addr(1).String()},
 			{"nobody is there", "b", change(func(p *Token) { p.Addresses = []string{"1.0.0.9:7487", "nowhere.example:1"} }), ErrNoRoute, "1.0.0.9:7487"},
-			{"a name that is no voter's", "d", good, ErrNotVoter, "--observer"},
+			{"a name that is no voter's", "d", good, ErrNotVoter, "add --observer"},
 			{"the founding site's name", "a", good, ErrNameTaken, "a has joined already"},
 			{"no name", "B!", good, nil, "site name"},
 		} {
@@ -423,7 +423,9 @@ func TestHostileQuestions(t *testing.T) {
 			"half a key":      {func(b []byte) []byte { r := good; r.Key = r.Key[:16]; return sign(r, b) }, codeNotUnderstood},
 			"another version": {func(b []byte) []byte { r := good; r.Version = 2; return sign(r, b) }, codeNotUnderstood},
 			"another cluster": {func(b []byte) []byte { r := good; r.Cluster = []byte("x"); return sign(r, b) }, codeForeign},
-			"an observer":     {func(b []byte) []byte { r := good; r.Role = "observer"; return sign(r, b) }, codeNotVoter},
+			"an observer":     {func(b []byte) []byte { r := good; r.Role = "observer"; return sign(r, b) }, codeVotersName},
+			"another role":    {func(b []byte) []byte { r := good; r.Role = "admin"; return sign(r, b) }, codeNotUnderstood},
+			"no role":         {func(b []byte) []byte { r := good; r.Role = ""; r.Name = "x"; return sign(r, b) }, codeNotUnderstood},
 			"a bad name":      {func(b []byte) []byte { r := good; r.Name = "../b"; return sign(r, b) }, codeNotUnderstood},
 		}
 		for name, h := range hostile {

@@ -17,7 +17,7 @@ type State string
 const (
 	StateAlive   State = "alive"      // it answers
 	StateSuspect State = "suspect"    // this site has no connection with it; gossip has not given it up
-	StateDead    State = "dead"       // nobody has heard of it for a while
+	StateDead    State = "dead"       // nobody has heard of it for a while; of an observer: it is not connected with this site
 	StateUnseen  State = "never seen" // a voter that this site has never heard of
 )
 
@@ -58,7 +58,8 @@ func (m *member) role() quic.Role {
 }
 
 // Members returns all sites that are known, by name, this one among them: the
-// voters of the configuration, who was seen, and who is remembered.
+// voters of the configuration, and the observers that were seen since this one's start
+// (an observer knows of no other).
 func (g *Gossip) Members() []Member {
 	links := g.links()
 	g.mu.Lock()
@@ -75,6 +76,11 @@ func (g *Gossip) Members() []Member {
 		}
 		link, known := links[m.name]
 		switch {
+		case m.number == 0 && known: // an observer's connection is all there is to know
+			out.State, out.Since = StateDead, link.Since
+			if link.Connected {
+				out.State = StateAlive
+			}
 		case m.alive && known && !link.Connected:
 			out.State, out.Since = StateSuspect, later(m.since, link.Since)
 		case m.alive:
@@ -97,10 +103,11 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-// Peers returns the other sites that are known with an address, by name.
+// Peers returns the other voters that are known with an address, by name: they are the
+// sites that can be asked and dialled.
 func (g *Gossip) Peers() []Peer {
 	var peers []Peer
-	for _, m := range g.known() {
+	for _, m := range g.voters() {
 		if m.address != "" {
 			peers = append(peers, Peer{m.name, m.number, m.address})
 		}
@@ -116,13 +123,15 @@ func (g *Gossip) Address() string {
 	return g.self.Address
 }
 
-// known returns copies of all members, by name.
-func (g *Gossip) known() []member {
+// voters returns copies of the other voters, by name.
+func (g *Gossip) voters() []member {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	var all []member
 	for _, m := range g.members {
-		all = append(all, *m)
+		if m.number != 0 {
+			all = append(all, *m)
+		}
 	}
 	slices.SortFunc(all, func(a, b member) int { return cmp.Compare(a.name, b.name) })
 	return all

@@ -33,7 +33,7 @@ func (p Peer) Validate() error {
 	return checkAddress(p.Address)
 }
 
-// peersFile is in the data directory. It is a memory, not a truth: it may be
+// peersFile is in the data directory, and has the voters: those can be dialled. It is a memory, not a truth: it may be
 // removed at any time, and seeds then lead back to the others.
 const peersFile = "peers.json"
 

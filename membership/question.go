@@ -68,6 +68,8 @@ const (
 	codeCannot        code = 9
 	codeNotFounder    code = 10
 	codeTooManyTokens code = 11
+	codeVotersName    code = 12
+	codeManyObservers code = 13
 )
 
 // codes says which error an answer is.
@@ -83,6 +85,8 @@ var codes = map[code]error{
 	codeCannot:        errFounderCannot,
 	codeNotFounder:    errNotTheFounder,
 	codeTooManyTokens: errTooManyTokens,
+	codeVotersName:    ErrVotersName,
+	codeManyObservers: ErrManyObservers,
 }
 
 // refusal makes an answer of an error; what has no code stays here.

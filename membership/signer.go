@@ -27,15 +27,18 @@ const (
 	// MaxLifetime is the longest life of a token.
 	MaxLifetime = 30 * 24 * time.Hour
 	maxTokens   = 64
+	// maxObservers is how many names of observers the founding site gives out. Names are
+	// given for ever, so it counts those too that are no more.
+	maxObservers = 1000
 	// tokenAdvance is how much of each token's life is taken off in the file
 	// beforehand, for the time that may pass until the next writing: after a
 	// crash a token lives shorter and never longer.
 	tokenAdvance = 2 * time.Minute
 )
 
-// nameBook says which name is of which key, for ever. Two machines that vote
-// under one name would break what the register promises, so the book is on the
-// disk before a certificate is in anybody's hands.
+// nameBook says which name is of which key, for ever: of voters and of observers. Two
+// machines that vote under one name would break what the register promises, so the book
+// is on the disk before a certificate is in anybody's hands.
 type nameBook struct {
 	path string
 	keys map[string][]byte // public keys by name
@@ -253,19 +256,50 @@ func (s *signer) admit(r request) (answer, error) {
 	if err := quic.CheckName(r.Name); err != nil {
 		return answer{}, fmt.Errorf("%w: %w", errNotUnderstood, err)
 	}
-	number := s.conf.VoterOf(r.Name)
-	if number == 0 || r.Role != string(quic.RoleVoter) {
-		return answer{}, fmt.Errorf("%w: the voters are %s. Other sites can join as observers (--observer), which this version does not serve yet",
-			ErrNotVoter, strings.Join(s.conf.names(), ", "))
+	if err := s.allow(r); err != nil {
+		return answer{}, err
 	}
 	if err := s.names.give(r.Name, ed25519.PublicKey(r.Key)); err != nil {
 		return answer{}, err
 	}
-	cert, err := s.authority.Issue(r.Name, quic.RoleVoter, number, r.Key)
+	cert, err := s.authority.Issue(r.Name, quic.Role(r.Role), s.conf.VoterOf(r.Name), r.Key)
 	if err != nil {
 		return answer{}, err
 	}
 	return answer{Certificate: cert.Raw, Configuration: s.signed}, nil
+}
+
+// allow says whether a name may be had in that role, by whomever.
+func (s *signer) allow(r request) error {
+	voters := strings.Join(s.conf.names(), ", ")
+	voter := s.conf.VoterOf(r.Name) != 0
+	switch quic.Role(r.Role) {
+	case quic.RoleVoter:
+		if !voter {
+			return fmt.Errorf("%w: the voters are %s. Any other name can join as an observer: add --observer", ErrNotVoter, voters)
+		}
+	case quic.RoleObserver:
+		if voter {
+			return fmt.Errorf("%w: %s votes, as do %s. Join under another name, or without --observer", ErrVotersName, r.Name, voters)
+		}
+		if _, again := s.names.keys[r.Name]; !again && s.observers() >= maxObservers {
+			return fmt.Errorf("%w: %d have joined this cluster, which is the limit", ErrManyObservers, maxObservers)
+		}
+	default:
+		return fmt.Errorf("%w: there is no role %q", errNotUnderstood, printable(r.Role, quic.MaxName))
+	}
+	return nil
+}
+
+// observers counts the names that observers have.
+func (s *signer) observers() int {
+	n := 0
+	for name := range s.names.keys {
+		if s.conf.VoterOf(name) == 0 {
+			n++
+		}
+	}
+	return n
 }
 
 // names returns the voters' names.

@@ -24,12 +24,13 @@ const (
 )
 
 // tend acts on news: it tells the endpoint where sites are, remembers them,
-// tells the others where this site is, and logs who came and went.
+// tells the others where this site is, and logs who came and went. list is nil at an
+// observer.
 func (g *Gossip) tend(ctx context.Context, e *quic.Endpoint, list *memberlist.Memberlist) {
 	var file []byte // what peers.json is known to hold
 	for {
 		links := g.links()
-		if g.learn(links) {
+		if g.learn(links) && list != nil {
 			// What it returns says only that nobody has been told yet.
 			_ = list.UpdateNode(time.Millisecond)
 		}
@@ -41,7 +42,9 @@ func (g *Gossip) tend(ctx context.Context, e *quic.Endpoint, list *memberlist.Me
 			g.log.Warn("cannot remember where other sites are", "err", err)
 		}
 		g.announce()
-		g.sendNotices(list)
+		if list != nil {
+			g.sendNotices(list, links)
+		}
 		if g.cfg.Changed != nil {
 			g.cfg.Changed()
 		}
@@ -80,13 +83,16 @@ func (g *Gossip) learn(links map[string]quic.PeerStatus) bool {
 			g.members[name] = m
 		}
 		if m != nil {
-			if m.seen = true; !m.said && checkAddress(link.Remote) == nil {
+			if m.seen = true; !m.said && checkAddress(link.Remote) == nil { // an observer's is never said
 				m.address = link.Remote
 			}
 		}
 		if link.Observed != "" {
 			observed = append(observed, link.Observed)
 		}
+	}
+	if g.cfg.Identity.Role == quic.RoleObserver {
+		g.judge(links)
 	}
 	own := ownAddress(g.cfg.Advertise, g.cfg.Listen, g.self.Address, observed)
 	news := own != g.self.Address
@@ -118,13 +124,13 @@ func ownAddress(advertise string, listen net.Addr, before string, observed []str
 	return best
 }
 
-// due returns the sites whose address the endpoint has not been told.
+// due returns the voters whose address the endpoint has not been told.
 func (g *Gossip) due() []member {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	var due []member
 	for _, m := range g.members {
-		if m.address != "" && m.address != m.told {
+		if m.number != 0 && m.address != "" && m.address != m.told {
 			m.told = m.address
 			due = append(due, *m)
 		}
@@ -132,7 +138,7 @@ func (g *Gossip) due() []member {
 	return due
 }
 
-// announce logs who came and who went.
+// announce logs which voters came and went. Of an observer its connection says so.
 func (g *Gossip) announce() {
 	g.mu.Lock()
 	var news []member
@@ -152,11 +158,19 @@ func (g *Gossip) announce() {
 	}
 }
 
-// sendNotices tells sites that they run twice.
-func (g *Gossip) sendNotices(list *memberlist.Memberlist) {
+// sendNotices tells voters that they run twice. Observers are told when they ask.
+func (g *Gossip) sendNotices(list *memberlist.Memberlist, links map[string]quic.PeerStatus) {
+	notices, later := make(map[string]string), make(map[string]string)
 	g.mu.Lock()
-	notices := g.notices
-	g.notices = make(map[string]string)
+	for name, at := range g.notices {
+		switch {
+		case g.cfg.Configuration.VoterOf(name) != 0:
+			notices[name] = at
+		case links[name].Connected:
+			later[name] = at
+		}
+	}
+	g.notices = later
 	g.mu.Unlock()
 	if len(notices) == 0 {
 		return
@@ -169,13 +183,13 @@ func (g *Gossip) sendNotices(list *memberlist.Memberlist) {
 	}
 }
 
-// rejoin begins to gossip with whoever is connected and not in the gossip, for
+// rejoin begins to gossip with each voter that is connected and not in the gossip, for
 // ever: parts of a cluster that forgot each other come together again as soon
-// as two of their sites are connected.
+// as two of their voters are connected.
 func (g *Gossip) rejoin(ctx context.Context, list *memberlist.Memberlist) {
 	for {
 		for name, link := range g.links() {
-			if ctx.Err() == nil && link.Connected && !g.isAlive(name) {
+			if ctx.Err() == nil && link.Connected && link.Role == quic.RoleVoter && !g.isAlive(name) {
 				addr := net.JoinHostPort(nowhere.String(), "7487")
 				if _, err := list.Join([]string{name + "/" + addr}); err != nil {
 					g.log.Debug("cannot gossip yet", "peer", name, "err", err)

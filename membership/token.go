@@ -22,6 +22,8 @@ var (
 	ErrForeignToken    = errors.New("the join token is of another cluster")
 	ErrNameTaken       = errors.New("the name is taken")
 	ErrNotVoter        = errors.New("the name is not a voter's")
+	ErrVotersName      = errors.New("the name is a voter's")
+	ErrManyObservers   = errors.New("too many observers")
 	ErrNoRoute         = errors.New("no site can be reached")
 	ErrFounderAway     = errors.New("the founding site cannot be reached")
 	ErrTooManyAttempts = errors.New("too many attempts")

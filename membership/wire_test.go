@@ -5,6 +5,7 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"gus/quic"
 )
@@ -34,6 +35,10 @@ func TestTheWireDocument(t *testing.T) {
 		fmt.Sprintf("%d failures a minute", maxFailures),
 		fmt.Sprintf("ALPN `%s`", quic.JoinALPN),
 		fmt.Sprintf("too many tokens are valid: %d", maxTokens),
+		fmt.Sprintf("once it is and then each %v", short(inquireInterval)),
+		fmt.Sprintf("one frame each way within %v", short(inquireTimeout)),
+		fmt.Sprintf("of at most %s bytes, is a CBOR map", thousands(maxNews)),
+		fmt.Sprintf("| 13 | %s observers have joined", thousands(maxObservers)),
 	} {
 		if !strings.Contains(doc, line) {
 			t.Errorf("WIRE.md does not say %q", line)
@@ -46,3 +51,7 @@ func TestTheWireDocument(t *testing.T) {
 		}
 	}
 }
+
+// short and thousands are as the document writes durations and numbers.
+func short(d time.Duration) string { return fmt.Sprintf("%d s", d/time.Second) }
+func thousands(n int) string       { return fmt.Sprintf("%d,%03d", n/1000, n%1000) }

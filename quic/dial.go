@@ -75,7 +75,7 @@ func (e *Endpoint) meet(ctx context.Context, udp *net.UDPAddr) (Site, error) {
 	}
 	p, err := e.known(site)
 	if err != nil {
-		return Site{}, refuse(qc, err)
+		return Site{}, refuse(qc, fmt.Errorf("at %s: %w", udp, err))
 	}
 	c, err := e.greet(ctx, p, qc)
 	if err != nil || c == nil {

@@ -38,6 +38,10 @@
 // Others stay connected by the other lanes: a site that missed a new
 // configuration must be told of it.
 //
+// Observers connect with voters only: two of them have nothing to say to each other, and
+// behind NAT could not reach each other anyway. The register lane is closed to them at both
+// ends: it needs two certificates of voters.
+//
 // Who has only an address meets whoever is there (Meet), and learns who that is
 // from the certificate. Who has only a token, and so no certificate, has a
 // protocol of its own (DialJoin, Config.Join): one question and one answer,

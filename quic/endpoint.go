@@ -51,7 +51,8 @@ type Config struct {
 	Deliver func(ctx context.Context, from register.Voter, b Batch)
 	// Peer is told when messages for a voter can go out, and when no more: up
 	// again after a connection has replaced another. A call follows the one
-	// before it for the same voter. Optional.
+	// before it for the same voter. At an observer, which has no messages for
+	// anybody, it is told when a voter is connected. Optional.
 	Peer func(v register.Voter, up bool)
 	// Datagram is given each gossip packet, which it may keep. It holds up
 	// the sender's next one, not other sites'. Optional.

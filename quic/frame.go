@@ -33,21 +33,37 @@ func WriteFrame(w io.Writer, p []byte) error {
 // error is io.EOF itself where r ends before a frame begins. Memory grows with
 // what arrives, not with what the length promises.
 func ReadFrame(r io.Reader, limit int) ([]byte, error) {
+	size, err := FrameSize(r, limit)
+	if err != nil {
+		return nil, err
+	}
+	return FramePayload(r, size)
+}
+
+// FrameSize reads the beginning of a frame and returns the size of its payload, which
+// is to be read next; its errors are ReadFrame's. It is for who has to make room first.
+func FrameSize(r io.Reader, limit int) (int, error) {
 	var head [frameHeader]byte
 	if _, err := io.ReadFull(r, head[:]); err == io.EOF {
-		return nil, io.EOF
+		return 0, io.EOF
 	} else if err != nil {
-		return nil, fmt.Errorf("read a frame: %w", err)
+		return 0, fmt.Errorf("read a frame: %w", err)
 	}
 	size := binary.BigEndian.Uint32(head[:])
 	if limit = min(limit, MaxFrame); uint64(size) > uint64(max(limit, 0)) {
-		return nil, fmt.Errorf("read a frame: %w: %d bytes, the limit is %d", ErrFrameTooLarge, size, limit)
+		return 0, fmt.Errorf("read a frame: %w: %d bytes, the limit is %d", ErrFrameTooLarge, size, limit)
 	}
+	return int(size), nil
+}
+
+// FramePayload reads the payload of a frame that FrameSize has found to be of that
+// size.
+func FramePayload(r io.Reader, size int) ([]byte, error) {
 	p, err := io.ReadAll(io.LimitReader(r, int64(size)))
 	if err != nil {
 		return nil, fmt.Errorf("read a frame: %w", err)
 	}
-	if len(p) < int(size) {
+	if len(p) < size {
 		return nil, fmt.Errorf("read a frame: %w", io.ErrUnexpectedEOF)
 	}
 	return p, nil

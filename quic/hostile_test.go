@@ -6,6 +6,7 @@ import (
 	"crypto/tls"
 	"encoding/binary"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -166,6 +167,42 @@ func TestAnObserversEndpoint(t *testing.T) {
 		if a.count() != 0 || o.Connected() != 0 || a.Connected() != 0 {
 			t.Error("an observer takes part in the register")
 		}
+	}, "a")
+}
+
+// An observer is told which voters it is connected with, and has no connection with
+// another observer.
+func TestWhomAnObserverConnectsWith(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		a := w.start(w.ids[0], addr(1), 1)
+		var observers []*site
+		for i, name := range []string{"o", "p"} {
+			id, err := w.ca.NewIdentity(name, RoleObserver, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			o := w.start(id, addr(i+2), 1, func(_ *site, c *Config) { c.Deliver = nil })
+			o.knows(a)
+			w.until("it is told", func() bool { return slices.Equal(o.history(), []string{"+1"}) })
+			observers = append(observers, o)
+		}
+		o, p := observers[0], observers[1]
+		if err := o.SetPeer("p", 0, p.addr.String()); err == nil {
+			t.Error("an observer is a peer of an observer")
+		}
+		if met, err := o.Meet(t.Context(), p.addr.String()); err == nil || !strings.Contains(err.Error(), "voters only") || !strings.Contains(err.Error(), "p (observer)") {
+			t.Errorf("it met %v: %v", met, err)
+		}
+		x := w.attack(t, p.id, o) // who does not keep to that is refused
+		s := x.bidi(x.helloBytes(hello{Version: helloVersion, Cluster: x.id.Cluster[:], Configuration: 1, Boot: 7}))
+		if _, err := ReadFrame(s, maxHello); err == nil {
+			t.Error("an observer has welcomed an observer")
+		}
+		if len(o.Status().Peers) != 1 || len(a.history()) != 0 {
+			t.Errorf("peers: %v; a was told %v", o.Status().Peers, a.history())
+		}
+		a.stop()
+		w.until("it is told of the end", func() bool { return slices.Equal(o.history(), []string{"+1", "-1"}) })
 	}, "a")
 }
 

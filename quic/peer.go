@@ -161,7 +161,7 @@ func (p *peer) notify(f func(v register.Voter, up bool)) {
 	p.mu.Lock()
 	news := p.changes != p.notified
 	p.notified = p.changes
-	up := p.cur != nil && p.cur.register
+	up := p.cur != nil && (p.cur.register || p.cur.e.id.Role == RoleObserver)
 	p.mu.Unlock()
 	if news && p.site.Role == RoleVoter {
 		f(p.site.Number, up)

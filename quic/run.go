@@ -252,6 +252,9 @@ func (e *Endpoint) peerOf(site Site) (*peer, error) {
 	if site.Name == e.id.Name || site.Number != 0 && site.Number == e.id.Number {
 		return nil, fmt.Errorf("%s bears this site's own name or number: is its identity a copy?", site)
 	}
+	if site.Role == RoleObserver && e.id.Role == RoleObserver {
+		return nil, fmt.Errorf("%s: observers connect with voters only", site)
+	}
 	if p := e.peers[site.Name]; p != nil {
 		if p.site != site {
 			return nil, fmt.Errorf("%s is known as %s", site, p.site)

@@ -43,6 +43,10 @@ type Stream struct {
 // Peer returns the site at the other end.
 func (s *Stream) Peer() Site { return s.peer }
 
+// Context ends when nothing that is written arrives any more: the stream or its
+// connection was closed, or the other side has stopped reading.
+func (s *Stream) Context() context.Context { return s.qs.Context() }
+
 // Read reads as io.Reader does; io.EOF says that the other side has closed
 // the stream after writing everything.
 func (s *Stream) Read(p []byte) (int, error) { return s.qs.Read(p) }

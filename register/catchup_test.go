@@ -103,7 +103,7 @@ func TestDigestsSeeContents(t *testing.T) {
 			if key == "b" {
 				w.Value = []byte(value)
 			}
-			if _, err := r.load(Record{Key: key, Cur: w, Readable: true}); err != nil {
+			if err := r.load(&Record{Key: key, Cur: w, Readable: true}, newLoaded(0)); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -14,7 +14,7 @@ func (r *Replica) clone() *Replica {
 	c.regs = make(map[string]*register, len(r.regs))
 	c.ops = make(map[Op]*register, len(r.ops))
 	c.active = nil
-	c.dirty, c.flying, c.marks, c.waiting, c.held = nil, nil, nil, nil, nil
+	c.dirty, c.flying, c.marks, c.waiting, c.held, c.fresh = nil, nil, nil, nil, nil, nil
 	c.messages, c.results = slices.Clone(r.messages), slices.Clone(r.results)
 	must(len(r.opening) == 0 && len(r.rereads) == 0 && len(r.listings) == 0, "a clone is taken after Ready and not while listing")
 	to := map[*register]*register{}
@@ -59,6 +59,7 @@ func (r *Replica) clone() *Replica {
 
 func (g *register) clone(zero *version, own map[*pending]*pending) *register {
 	h := *g
+	h.fresh = false // nobody listens
 	seen := map[*version]*version{zero: zero}
 	version := func(v *version) *version {
 		if seen[v] == nil {

@@ -1,9 +1,9 @@
 package register
 
-// Config is what a voter must know to take part. The zero values of
+// Config is what a voter, or an observer, must know. The zero values of
 // ReadQuorum, WriteQuorum, Saved, Keys and Ask are good ones.
 type Config struct {
-	Self        Voter
+	Self        Voter   // 0: an observer (PROTOCOL.md section 5)
 	Voters      []Voter // all of them, Self included; 1 to MaxVoters
 	ReadQuorum  int     // Q_R, the voter itself counted; 0: see Quorums
 	WriteQuorum int     // Q_W, likewise
@@ -43,7 +43,7 @@ func (c Config) withDefaults() (Config, error) {
 		}
 		all = all.With(v)
 	}
-	if !all.Has(c.Self) {
+	if c.Self != 0 && !all.Has(c.Self) {
 		return c, invalid("this voter's number %d is not among the voters", c.Self)
 	}
 	read, write := Quorums(n)

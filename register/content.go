@@ -12,7 +12,11 @@ const (
 
 // hashKey is the CRC-32C of a key. It is part of the formats on disk and on the wire.
 func hashKey(key string) uint32 {
-	return crc32.Checksum([]byte(key), crc32.MakeTable(crc32.Castagnoli))
+	sum, table := ^uint32(0), crc32.MakeTable(crc32.Castagnoli)
+	for i := range len(key) { // the library takes bytes, which would be a copy on the heap
+		sum = table[byte(sum)^key[i]] ^ sum>>8
+	}
+	return ^sum
 }
 
 // Partition returns the partition of key, 0 to Partitions - 1.
@@ -26,12 +30,14 @@ func Bucket(key string) int { return int(hashKey(key) / Partitions % Buckets) }
 // many keys there are.
 type content [Partitions][Buckets]uint64
 
-// add has g's bucket count cur once it is settled.
-func (c *content) add(g *register) {
-	if !g.counted && g.settled() && !g.cur.Tag.IsZero() {
-		g.counted = true
-		c.change(g, g.sum())
+// add has g's bucket count cur once it is settled, and says whether it does so now.
+func (c *content) add(g *register) bool {
+	if g.counted || !g.settled() || g.cur.Tag.IsZero() {
+		return false
 	}
+	g.counted = true
+	c.change(g, g.sum())
+	return true
 }
 
 // drop takes cur out of g's bucket: it is about to be replaced.

@@ -236,7 +236,7 @@ func (r *Replica) release(h *held) {
 // say sends m once all that it may say of g is durable; tell sends what says
 // nothing of this voter's state.
 func (r *Replica) say(g *register, to Set, m Message) {
-	if to != 0 {
+	if to != 0 && !r.observes() {
 		r.after(g, held{to: to, msg: m})
 	}
 }

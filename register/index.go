@@ -48,11 +48,10 @@ func (x *index) insert(g *register) {
 	x.chunks[c] = slices.Insert(x.chunks[c], at, g)
 }
 
-// fill makes the empty index one of all registers: for a million of them that is
-// several times as fast as inserting them.
+// fill makes the empty index one of all registers, which are in the order of
+// their keys: for a million of them that is many times as fast as inserting them.
 func (x *index) fill(all []*register) {
 	must(len(x.chunks) == 0, "an index is filled while it is empty")
-	slices.SortFunc(all, func(a, b *register) int { return strings.Compare(a.key, b.key) })
 	for chunk := range slices.Chunk(all, chunkSize/2) {
 		x.chunks = append(x.chunks, slices.Clone(chunk))
 	}

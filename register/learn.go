@@ -70,8 +70,8 @@ func (r *Replica) accept(g *register, v *version, decided bool) {
 	if g.floor.Tag.Less(v.Tag) {
 		g.floor = v
 	}
-	r.content.add(g)
 	r.touch(g)
+	r.settle(g)
 	r.after(g, held{note: v.Tag})
 	r.say(g, r.others, &MsgUpdateView{Key: g.key, Tag: v.Tag, Decided: v.Decided})
 }
@@ -81,7 +81,7 @@ func (r *Replica) accept(g *register, v *version, decided bool) {
 func (r *Replica) markDecided(g *register, t Tag) {
 	if g.cur.Tag == t && !g.cur.Decided {
 		g.cur.Decided = true
-		r.content.add(g)
+		r.settle(g)
 		r.mark(g)
 	}
 	if v := g.rec(t.Owner); v != nil && v.Tag == t && v.accepted {
@@ -91,7 +91,7 @@ func (r *Replica) markDecided(g *register, t Tag) {
 
 // note records that a voter has accepted t.
 func (r *Replica) note(g *register, t Tag, voter Voter, decided bool) {
-	if t.IsZero() {
+	if t.IsZero() || r.observes() { // what an observer holds counts for nothing
 		return
 	}
 	if v := g.viewFor(t); v != nil {
@@ -118,9 +118,11 @@ func (r *Replica) promote(g *register, t Tag) {
 func (r *Replica) setReadable(g *register, w *version) {
 	g.readable = w
 	if w == g.cur {
-		r.content.add(g)
+		r.settle(g)
 		r.mark(g)
+		return
 	}
+	r.news(g)
 }
 
 // hear takes the verdict on each tag the first time that this voter hears of

@@ -6,8 +6,8 @@ import "iter"
 // off (PROTOCOL.md section 7). There are about so many keys.
 func (r *Replica) recover(records iter.Seq2[Record, error], keys int) error {
 	r.pending = map[string]*Pending{}
-	var open []string                         // in the order of the records
-	all := make([]*register, 0, max(0, keys)) // likewise
+	var open []string // in the order of the records
+	loaded := newLoaded(keys)
 	for rec, err := range records {
 		if err != nil {
 			return err
@@ -20,12 +20,8 @@ func (r *Replica) recover(records iter.Seq2[Record, error], keys int) error {
 			r.loadNote(rec)
 			continue
 		}
-		g, err := r.load(rec)
-		if err != nil {
+		if err := r.load(&rec, loaded); err != nil {
 			return err
-		}
-		if g != nil {
-			all = append(all, g)
 		}
 		if !rec.Readable || !rec.Floor.IsZero() {
 			open = append(open, rec.Key)
@@ -38,8 +34,14 @@ func (r *Replica) recover(records iter.Seq2[Record, error], keys int) error {
 			r.pending[rec.Key] = rec.Pending
 		}
 	}
-	r.index.fill(all)
+	r.index.fill(loaded.inOrder())
+	if r.observes() { // it reads nothing
+		open = nil
+	}
 	for _, key := range open {
+		if g := r.regs[key]; !g.settled() || g.floor != g.cur {
+			r.maybe[key] = g.floor.Tag
+		}
 		if g := r.regs[key]; g.readable != g.cur || g.floor != g.cur {
 			r.open(key) // to be read by a tick, should nobody else do so
 		}
@@ -57,24 +59,24 @@ func (r *Replica) takeUp() {
 	r.resumes, r.pending = nil, nil
 }
 
-// load makes the register of a record, in place of what an older one made. It
-// returns a register that is new.
-func (r *Replica) load(rec Record) (*register, error) {
+// load makes the register of a record, in place of what an older one made.
+func (r *Replica) load(rec *Record, loaded *loaded) error {
 	if err := CheckKey(rec.Key); err != nil {
-		return nil, err
+		return err
 	}
 	g := &register{key: rec.Key, cur: r.zero, readable: r.zero}
 	if !rec.Cur.Tag.IsZero() {
 		g.cur = &version{Write: rec.Cur, accepted: true, hasValue: true}
 	}
-	for _, c := range rec.Recs {
+	for i := range rec.Recs {
+		c := &rec.Recs[i]
 		g.setRec(&version{Write: c.Write, accepted: c.Accepted, hasValue: !c.NoValue})
 	}
 	g.floor = g.cur
 	if !rec.Floor.IsZero() {
 		g.floor = g.rec(rec.Floor.Owner)
 		if g.floor == nil || g.floor.Tag != rec.Floor {
-			return nil, invalid("the record of key %q has no write for its floor %v", rec.Key, rec.Floor)
+			return invalid("the record of key %q has no write for its floor %v", rec.Key, rec.Floor)
 		}
 	}
 	if rec.Readable {
@@ -83,23 +85,25 @@ func (r *Replica) load(rec Record) (*register, error) {
 	g.orphanTS = r.orphan(g, rec)
 	g.check()
 	r.bytes += int64(len(g.cur.Value))
-	old := r.regs[rec.Key]
-	if old == nil {
-		r.regs[rec.Key] = g
-		r.bytes += int64(len(rec.Key))
-		r.content.add(g)
-		return g, nil
+	if !loaded.add(g) {
+		if old := r.regs[rec.Key]; old != nil {
+			r.bytes -= int64(len(old.cur.Value))
+			r.content.drop(old)
+			*old = *g // maps and the index go on pointing to it
+			r.content.add(old)
+			return nil
+		}
+		loaded.rest = append(loaded.rest, g)
 	}
-	r.bytes -= int64(len(old.cur.Value))
-	r.content.drop(old)
-	*old = *g // maps and the index go on pointing to it
-	r.content.add(old)
-	return nil, nil
+	r.regs[rec.Key] = g
+	r.bytes += int64(len(rec.Key))
+	r.content.add(g)
+	return nil
 }
 
 // orphan is the highest of this voter's own tags: whatever it knew of their
 // acknowledgements is gone.
-func (r *Replica) orphan(g *register, rec Record) uint64 {
+func (r *Replica) orphan(g *register, rec *Record) uint64 {
 	ts := rec.Orphan
 	if g.cur.Tag.Owner == r.self {
 		ts = max(ts, g.cur.Tag.TS)

@@ -47,6 +47,9 @@ type Status struct {
 // Replica is one voter's part in the protocol for all keys: a value that
 // reacts. It never blocks and knows no clock but the one it is told. It is not
 // safe for concurrent use.
+//
+// That of an observer has no part in it: it takes in CATCHUP and nothing else, says
+// nothing, and has no Set, Get and List.
 type Replica struct {
 	self        Voter
 	voters      Set
@@ -72,7 +75,9 @@ type Replica struct {
 	index    index
 	listings []*listing
 	content  *content
-	started  Seq // the highest Seq used before it started
+	fresh    []fresh
+	maybe    map[string]Tag // of keys, what may have been told as settled before this start
+	started  Seq            // the highest Seq used before it started
 
 	standing
 	gate
@@ -98,8 +103,9 @@ func New(cfg Config, records iter.Seq2[Record, error]) (*Replica, error) {
 		zero:        &version{Write: Write{Deleted: true, Decided: true}, accepted: true, hasValue: true},
 		ops:         map[Op]*register{},
 		content:     new(content),
+		maybe:       map[string]Tag{},
 		started:     cfg.Saved,
-		standing:    standing{asking: cfg.Ask && len(cfg.Voters) > 1, boots: map[Voter]uint64{}, told: cfg.Saved},
+		standing:    standing{asking: cfg.Ask && cfg.Self != 0 && len(cfg.Voters) > 1, boots: map[Voter]uint64{}, told: cfg.Saved},
 		gate:        gate{saved: cfg.Saved, next: cfg.Saved + 1},
 	}
 	if records != nil {
@@ -181,8 +187,11 @@ func (r *Replica) Tick() {
 	// those of what it had promised.
 	r.flush = len(r.marks) > 0 || r.unsaved && (!r.asking || r.forgot != nil)
 	r.tidy()
-	if r.asking {
+	switch {
+	case r.asking:
 		r.tickAsking()
+		return
+	case r.observes():
 		return
 	}
 	r.tickLists()
@@ -230,15 +239,9 @@ func (r *Replica) Peek(key string) Local {
 	if g == nil {
 		return Local{}
 	}
-	v := g.readable
-	if g.cur.Decided && v.Tag.Less(g.cur.Tag) {
-		v = g.cur
-	}
+	v := g.newest()
 	l := Local{Newer: v.Tag.Less(g.floor.Tag)}
 	if g.live != nil {
-		if s := g.live.shown; s != nil && v.Tag.Less(s.Tag) {
-			v = s
-		}
 		l.Newer = g.ahead(v.Tag)
 		l.Pending = g.live.pending != nil
 	}
@@ -292,10 +295,13 @@ func (r *Replica) wake(g *register) {
 	}
 }
 
+// observes says whether r is an observer's.
+func (r *Replica) observes() bool { return r.self == 0 }
+
 // quieten ends each turn of g: once nothing is going on, what is only needed meanwhile
 // is let go, and the register itself where the key was never written.
 func (r *Replica) quieten(g *register) {
-	if g.live == nil || !r.durable(g) || !g.atRest() {
+	if g.live == nil || !r.durable(g) || !r.observes() && !g.atRest() {
 		return
 	}
 	g.live = nil

@@ -26,6 +26,7 @@ type register struct {
 	listed   bool // is in Replica.active
 	marked   bool // is in Replica.marks
 	counted  bool // cur is in Replica.content
+	fresh    bool // is in Replica.fresh
 }
 
 // live is what a register needs only while something is going on.

@@ -39,6 +39,9 @@ func (r *Replica) Step(from Voter, m Message) error {
 	if !r.others.Has(from) {
 		return invalid("%v from %d, which is not another voter", m.Kind(), from)
 	}
+	if r.observes() && m.Kind() != KindCatchup {
+		return invalid("%v to an observer, which takes in CATCHUP alone", m.Kind())
+	}
 	if err := checkMessage(from, m); err != nil {
 		return err
 	}

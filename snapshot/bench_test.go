@@ -3,6 +3,7 @@ package snapshot
 import (
 	"fmt"
 	"runtime"
+	"runtime/debug"
 	"slices"
 	"testing"
 	"time"
@@ -114,9 +115,10 @@ func BenchmarkEpoch(b *testing.B) {
 	b.ReportMetric(float64(q99)/float64(p99), "p99-ratio")
 }
 
-// A start with a million keys: opening, reading all into a replica. The parts
-// of it are measured apart: open-s, records-s without and new-s with them at
-// hand.
+// A start with a million keys: opening, reading all into a replica, with a hint of how
+// many there are and as much garbage as the agent allows for. peak-MB is what the
+// heap has taken of the system. The parts are measured apart: open-s,
+// records-s without and new-s with them at hand.
 func BenchmarkRecover(b *testing.B) {
 	const keys = 1_000_000
 	dir := freshDir(b)
@@ -129,13 +131,14 @@ func BenchmarkRecover(b *testing.B) {
 	b.ReportMetric(float64(fileSize(s.path))/(1<<20), "MiB")
 	b.ReportMetric(0, "ns/op")
 	var opening, reading time.Duration
+	defer debug.SetGCPercent(debug.SetGCPercent(400))
 	for b.Loop() {
 		begun := time.Now()
 		s, err := start(dir, bounds{}) // not begin: it would keep each one until the end
 		must(b, err)
 		opening += time.Since(begun)
 		begun = time.Now()
-		r, err := register.New(register.Config{Self: 2, Voters: []register.Voter{1, 2, 3}, Boot: s.Boot(), Saved: s.Last()}, s.Records())
+		r, err := register.New(benchConfig(s), s.Records())
 		must(b, err)
 		reading += time.Since(begun)
 		if n := r.Status().Keys; n < keys {
@@ -148,7 +151,15 @@ func BenchmarkRecover(b *testing.B) {
 	b.ReportMetric(reading.Seconds()/n, "new-from-records-s/op")
 	b.ReportMetric((opening+reading).Seconds()/n, "s/op")
 	b.ReportMetric(keys/((opening+reading).Seconds()/n), "keys/s")
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	b.ReportMetric(float64(m.HeapSys)/(1<<20), "peak-MB")
 	apart(b, dir)
+}
+
+func benchConfig(s *session) register.Config {
+	keys := int(s.Stats().Records)
+	return register.Config{Self: 2, Voters: []register.Voter{1, 2, 3}, Boot: s.Boot(), Saved: s.Last(), Keys: keys}
 }
 
 // apart measures the reading of records by itself, and a replica's taking in
@@ -170,7 +181,7 @@ func apart(b *testing.B, dir string) {
 	}
 	runtime.GC()
 	begun = time.Now()
-	_, err = register.New(register.Config{Self: 2, Voters: []register.Voter{1, 2, 3}, Boot: s.Boot(), Saved: s.Last()},
+	_, err = register.New(benchConfig(s),
 		func(yield func(register.Record, error) bool) {
 			for _, r := range all {
 				if !yield(r, nil) {

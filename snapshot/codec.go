@@ -80,20 +80,22 @@ func (c codec) open(seq register.Seq, sum int64, body []byte) ([]register.Record
 	return c.decode(body)
 }
 
-// openRecord checks a row of the current records and decodes its body.
-func (c codec) openRecord(key []byte, seq register.Seq, epoch, sum int64, body []byte) (register.Record, error) {
+// openRecord checks a row of the current records and decodes its body into r,
+// which is zero.
+func (c codec) openRecord(d *plain, r *register.Record, key []byte, seq register.Seq, epoch, sum int64, body []byte) error {
 	if recordSum(key, seq, epoch, body) != sum {
-		return register.Record{}, errChecksum
+		return errChecksum
 	}
-	r, ok := plainRecord(body)
-	if ok && r.Key == string(key) {
-		return r, nil
+	if d.record(body, r) && r.Key == string(key) {
+		return nil
 	}
-	r, rest, err := c.first(body)
+	var rest []byte
+	var err error
+	*r, rest, err = c.first(body)
 	if err == nil && (len(rest) > 0 || r.Key != string(key)) {
 		err = errors.New("it is not one record of that key")
 	}
-	return r, err
+	return err
 }
 
 // logSum is the sum of a row of the log: of its save's number, eight bytes

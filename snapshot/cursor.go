@@ -99,6 +99,7 @@ func (s *Store) transact(body func() error) error {
 	if err != nil {
 		return err
 	}
+	s.grown = true
 	if len(saving) > 0 {
 		s.saved(saving)
 	}

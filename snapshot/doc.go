@@ -32,7 +32,8 @@
 // where a clock jumps nothing depends on it but the number.
 //
 // A pass gives way: while there are saves, the writer leaves them four times as
-// long after each of its transactions. Where the log is over its bound, saves have to wait instead, each
+// long after each of its transactions; while the log is less than half full, nine times,
+// and the transactions have a quarter of the keys. Where the log is over its bound, saves have to wait instead, each
 // for twice as many keys as it saves, so that they cannot outrun folding.
 //
 // # The order of changes
@@ -65,7 +66,9 @@
 //     resumed where it was.
 //   - A row of the log is dropped only once it is covered in all partitions.
 //   - One goroutine, the writer, owns the one connection that writes. One save
-//     is in flight at most.
+//     is in flight at most. Another one, the mover, moves pages from SQLite's log to
+//     where they belong while saves go on, and changes nothing of what they say
+//     (checkpoint.go).
 //   - A save is reported as done only after its commit was synced. One that
 //     failed with ErrRolledBack has left nothing behind. After any other
 //     failure the outcome is unknown, and every later save fails too.

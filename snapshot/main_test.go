@@ -25,7 +25,7 @@ func TestMain(m *testing.M) {
 const cluster = "c0ffee"
 
 // small folds all the time.
-var small = bounds{rows: 8, bytes: 32 << 10, keys: 6, piece: 4 << 10}
+var small = bounds{rows: 8, bytes: 32 << 10, keys: 6, piece: 4 << 10, log: 40}
 
 // session is a Store whose saves are waited for.
 type session struct {

@@ -9,8 +9,13 @@ import (
 )
 
 // pace is how many times as long as a step of a pass has taken the writer
-// leaves to saves afterwards, if there are any.
-const pace = 4
+// leaves to saves afterwards, if there are any; easyPace while the log has room.
+// Then a step has fewer keys as well, so that a save which finds one under way
+// waits for little.
+const (
+	pace     = 4
+	easyPace = 9
+)
 
 // Where the disk is full, what nobody waits for is tried again after a save
 // that succeeded, and otherwise after this long, doubling each time.
@@ -30,10 +35,22 @@ func (s *Store) over() bool {
 	return s.logRows.Load() > b.rows || s.logBytes.Load() > b.bytes
 }
 
+// Pressed says whether the log is over half of its bound. What can wait should then
+// not be saved while there are clients: over the bound their saves wait for
+// folding. Safe for concurrent use.
+func (s *Store) Pressed() bool {
+	b := s.opts.bounds
+	return s.logRows.Load() > b.rows/2 || s.logBytes.Load() > b.bytes/2
+}
+
+// easy says whether a pass gives way to saves as far as it can.
+func (s *Store) easy() bool { return s.saving && !s.Pressed() }
+
 // next waits for a save, and meanwhile does what is due; false means that s is
 // closed. A save that waits comes first, unless one before it owes.
 func (s *Store) next() (j job, ok bool) {
 	for {
+		s.tendLog()
 		if !s.over() {
 			s.owed = 0
 		}
@@ -61,6 +78,8 @@ func (s *Store) next() (j job, ok bool) {
 			return j, ok
 		case <-s.wake:
 		case <-s.timer.C:
+		case err := <-s.mover.ended:
+			s.moved(err)
 		}
 		s.timer.Stop()
 	}

@@ -83,6 +83,9 @@ func (s *Store) foldKeys() error {
 	p := s.pass
 	done, size := 0, int64(0)
 	most := s.opts.bounds.step(s.owed)
+	if s.easy() {
+		most = max(1, most/4)
+	}
 	err := s.transact(func() error {
 		for size < s.opts.bounds.piece && done < len(p.changes) && int64(done) < most {
 			c := p.changes[done]
@@ -175,8 +178,7 @@ func (s *Store) current(part int64, key []byte) (r register.Record, sum int64, o
 	if err != nil {
 		return r, 0, false, err
 	}
-	r, err = s.codec.openRecord(key, seq, epoch, sum, body)
-	if err != nil {
+	if err := s.codec.openRecord(new(plain), &r, key, seq, epoch, sum, body); err != nil {
 		return r, 0, false, damaged(s.path, "the record of %q: %v", key, err)
 	}
 	return r, sum, true, nil
@@ -229,7 +231,11 @@ func (p *pass) sum() int64 {
 // transaction; with the last one, the pass ends.
 func (s *Store) dropRows() error {
 	p := s.pass
-	p.dropped = min(p.target, p.dropped+4*s.opts.bounds.keys)
+	most := 4 * s.opts.bounds.keys
+	if s.easy() {
+		most = max(1, most/4)
+	}
+	p.dropped = min(p.target, p.dropped+most)
 	err := s.transact(func() error {
 		if _, err := s.statements.logDrop.Exec(p.dropped); err != nil {
 			return err
@@ -254,7 +260,7 @@ func (s *Store) dropRows() error {
 // answer: if the disk is full, it is tried again; any other failure is reported
 // with the next save.
 func (s *Store) foldSome() {
-	begun := time.Now()
+	begun, easy := time.Now(), s.easy()
 	if !s.pass.begun {
 		s.beginPass()
 	}
@@ -265,7 +271,9 @@ func (s *Store) foldSome() {
 		err = s.dropRows()
 	}
 	s.nextStep = time.Time{}
-	if now := time.Now(); s.saving {
+	if now := time.Now(); easy {
+		s.nextStep = now.Add(easyPace * now.Sub(begun))
+	} else if s.saving {
 		s.nextStep = now.Add(pace * now.Sub(begun))
 	}
 	s.saving = false

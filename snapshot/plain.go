@@ -10,6 +10,9 @@ import "gus/register"
 type plain struct {
 	data []byte
 	ok   bool
+
+	ahead int            // for how many there is made room at a time in spare
+	spare []register.Rec // room for those of the next records
 }
 
 // CBOR's major types that it knows, in the place of a head's upper bits.
@@ -21,9 +24,10 @@ const (
 	plainMap   = 5 << 5
 )
 
-// plainRecord decodes a body that is one plain record.
-func plainRecord(body []byte) (r register.Record, ok bool) {
-	d := plain{body, true}
+// record decodes a body that is one plain record into r, which is zero. Where
+// it is not ok, r may be anything.
+func (d *plain) record(body []byte, r *register.Record) (ok bool) {
+	d.data, d.ok = body, true
 	d.fields(func(field uint64) {
 		switch field {
 		case 1:
@@ -44,7 +48,7 @@ func plainRecord(body []byte) (r register.Record, ok bool) {
 			d.ok = false
 		}
 	})
-	return r, d.ok && len(d.data) == 0
+	return d.ok && len(d.data) == 0
 }
 
 func (d *plain) write() (w register.Write) {
@@ -75,7 +79,11 @@ func (d *plain) recs() []register.Rec {
 		d.ok = false
 		return nil
 	}
-	recs := make([]register.Rec, n)
+	if n > uint64(len(d.spare)) {
+		d.spare = make([]register.Rec, max(int(n), d.ahead))
+	}
+	recs := d.spare[:n:n]
+	d.spare = d.spare[n:]
 	for i := range recs {
 		rec := &recs[i]
 		d.fields(func(field uint64) {

@@ -12,13 +12,6 @@ import (
 	"gus/register"
 )
 
-// A batch of records that are decoded ahead has at most so many, and as soon
-// as it has so many bytes, no more. One waits for each reader.
-const (
-	aheadRecords = 256
-	aheadBytes   = 256 << 10
-)
-
 // Records yields what is saved: of each key the current record, from the
 // newest epoch of its partition, then those of the log after it in the order
 // in which they were saved, older before newer. It ends with an error,
@@ -72,7 +65,8 @@ func (s *Store) replay(each func(register.Record) (more bool)) (err error) {
 
 // view is one state of the database, seen from several connections.
 type view struct {
-	txs   []*sql.Tx
+	conns []*sql.Conn
+	txs   []*sql.Tx // one on each connection
 	close func() error
 }
 
@@ -104,7 +98,7 @@ func (s *Store) look(connections int) (v view, err error) {
 			return v, explain(s.path, err)
 		}
 		closers = append(closers, tx.Rollback)
-		v.txs = append(v.txs, tx)
+		v.conns, v.txs = append(v.conns, conn), append(v.txs, tx)
 	}
 	s.commits.Lock()
 	defer s.commits.Unlock()
@@ -117,65 +111,39 @@ func (s *Store) look(connections int) (v view, err error) {
 	return v, nil
 }
 
-// batch is some records, or why there are no more.
-type batch struct {
-	records []register.Record
-	err     error
-}
-
 // replayRecords calls each with the current records. Each reader has every
 // so-manieth partition, on a connection of its own, and decodes ahead; their
 // batches are taken in turn, so that the order is always the same. The last
 // connection is for the index, which must come to the same as the records.
 func (s *Store) replayRecords(v view, parts [register.Partitions]part, each func(register.Record) bool) (more bool, err error) {
 	ctx, cancel := context.WithCancel(context.Background())
-	var readers sync.WaitGroup
-	defer readers.Wait()
+	var running sync.WaitGroup
+	defer running.Wait()
 	defer cancel()
-	var ahead []chan batch
-	n := len(v.txs) - 1
-	orders := make([]order, n+1) // that they come to; the last is the index
+	n := len(v.conns) - 1
+	var readers []*reader
 	var indexed error
-	readers.Go(func() { orders[n], indexed = s.indexOrder(ctx, v.txs[n]) })
-	for i, tx := range v.txs[:n] {
-		batches := make(chan batch, 1)
-		ahead = append(ahead, batches)
-		readers.Go(func() {
-			defer close(batches)
-			for number := i; number < register.Partitions; number += n {
-				if !s.readPart(tx, number, parts[number], &orders[i], batches, ctx.Done()) {
-					return
-				}
+	var index order
+	running.Go(func() { index, indexed = s.indexOrder(ctx, v.txs[n]) })
+	for i, conn := range v.conns[:n] {
+		r := newReader(s, conn, ctx.Done())
+		readers = append(readers, r)
+		running.Go(func() {
+			defer close(r.batches)
+			for number := i; number < register.Partitions && r.readPart(number, parts[number]); number += n {
 			}
 		})
 	}
-	for open := len(ahead); open > 0; {
-		for i, batches := range ahead {
-			if batches == nil {
-				continue
-			}
-			b, ok := <-batches
-			if !ok {
-				ahead[i], open = nil, open-1
-				continue
-			}
-			for _, r := range b.records {
-				if !each(r) {
-					return false, nil
-				}
-			}
-			if b.err != nil {
-				return false, b.err
-			}
-		}
+	if more, err := inTurn(readers, each); !more || err != nil {
+		return false, err
 	}
-	readers.Wait()
+	running.Wait()
 	var sum order
-	for _, o := range orders[:n] {
-		sum.join(o)
+	for _, r := range readers {
+		sum.join(r.order)
 	}
-	if indexed == nil && sum != orders[n] {
-		indexed = damaged(s.path, "the order of changes has %d keys of %d, or other ones", orders[n].keys, sum.keys)
+	if indexed == nil && sum != index {
+		indexed = damaged(s.path, "the order of changes has %d keys of %d, or other ones", index.keys, sum.keys)
 	}
 	return indexed == nil, indexed
 }
@@ -205,67 +173,4 @@ func (s *Store) indexOrder(ctx context.Context, tx *sql.Tx) (o order, err error)
 	}
 	o.seqs = high<<32 + low
 	return o, nil
-}
-
-// readPart sends a partition's records, which must come to what, and adds them
-// to o. It returns whether the reader goes on.
-func (s *Store) readPart(tx *sql.Tx, number int, what part, o *order, batches chan<- batch, stop <-chan struct{}) bool {
-	send := func(b batch) bool {
-		select {
-		case batches <- b:
-			return b.err == nil
-		case <-stop:
-			return false
-		}
-	}
-	var b batch
-	bytes := 0
-	more := true
-	b.err = s.eachRecord(tx, number, what, o, func(r register.Record, size int) bool {
-		if b.records == nil {
-			b.records = make([]register.Record, 0, aheadRecords)
-		}
-		b.records, bytes = append(b.records, r), bytes+size
-		if len(b.records) == aheadRecords || bytes >= aheadBytes {
-			more = send(b)
-			b.records, bytes = nil, 0
-		}
-		return more
-	})
-	return more && send(b)
-}
-
-// eachRecord calls each with a partition's records, until it wants no more.
-func (s *Store) eachRecord(tx *sql.Tx, number int, what part, o *order, each func(register.Record, int) bool) error {
-	rows, err := tx.Query("SELECT key, seq, epoch, sum, body FROM records WHERE part = ? ORDER BY key", int64(number))
-	if err != nil {
-		return incomplete(s.path, err)
-	}
-	defer rows.Close()
-	var found part
-	var key, body sql.RawBytes
-	var epoch, sum int64
-	var seq register.Seq
-	for rows.Next() {
-		if err := rows.Scan(&key, &seq, &epoch, &sum, &body); err != nil {
-			return unreadable(s.path, err)
-		}
-		r, err := s.codec.openRecord(key, seq, epoch, sum, body)
-		if err != nil {
-			return damaged(s.path, "save %d, the record of %q: %v", seq, key, err)
-		}
-		found.keys, found.digest = found.keys+1, found.digest+sum
-		o.add(seq, sum)
-		if !each(r, len(body)) {
-			return nil
-		}
-	}
-	if err := rows.Err(); err != nil {
-		return explain(s.path, err)
-	}
-	if found != what {
-		return damaged(s.path, "partition %d has %d records, digest %x, where %d were written, digest %x",
-			number, found.keys, uint64(found.digest), what.keys, uint64(what.digest))
-	}
-	return nil
 }

@@ -19,6 +19,7 @@ type statements struct {
 	partPut                         *sql.Stmt
 	cursorPut, cursorDrop           *sql.Stmt
 	metaPut                         *sql.Stmt
+	logLook, logMove                *sql.Stmt
 }
 
 // statement is one of them, and its text.
@@ -45,6 +46,8 @@ func (p *statements) all() []statement {
 		{&p.cursorPut, "REPLACE INTO cursors (name, database, seq, sum) VALUES (?, ?, ?, ?)"},
 		{&p.cursorDrop, "DELETE FROM cursors WHERE name = ?"},
 		{&p.metaPut, metaPut},
+		{&p.logLook, lookLog},
+		{&p.logMove, moveLog},
 	}
 }
 

@@ -53,11 +53,12 @@ type bounds struct {
 	bytes int64 // likewise, of their bodies
 	keys  int64 // in one transaction of folding, where no save owes more; a quarter of the rows dropped in one
 	piece int64 // bytes in one transaction of folding; the last key may go beyond
+	log   int64 // pages in SQLite's log after which they are moved into the database; 0: the default
 }
 
 // defaultBounds let a start read the log in a few tenths of a second, and a
 // save wait for a folding transaction no longer than for a few syncs.
-var defaultBounds = bounds{rows: 1 << 16, bytes: 16 << 20, keys: 32, piece: 256 << 10}
+var defaultBounds = bounds{rows: 1 << 16, bytes: 16 << 20, keys: 32, piece: 256 << 10, log: 1000}
 
 // step is how many keys one transaction of folding has at most. A large save
 // that has to wait for many of them may as well wait for fewer syncs.
@@ -72,6 +73,7 @@ type Store struct {
 	lock     *flock.Flock
 	db       *sql.DB // the writer's
 	readers  *sql.DB // of Changes and Keys
+	mover    mover
 	boot     uint64
 	database uint64
 
@@ -103,6 +105,7 @@ type Store struct {
 	changes    changes      // what the log says after pass.target
 	owed       int64        // keys to fold before the next save
 	broken     error        // a transaction ended with an unknown outcome
+	grown      bool         // there was a transaction since SQLite's log was looked at
 
 	timer    *time.Timer
 	epochDue time.Time     // when the next pass begins; zero: nothing was saved
@@ -149,6 +152,7 @@ func Open(dir string, opts Options) (*Store, error) {
 	if err := s.open(dir); err != nil {
 		return nil, errors.Join(err, s.release())
 	}
+	go s.mover.run()
 	go s.run()
 	return s, nil
 }
@@ -156,6 +160,9 @@ func Open(dir string, opts Options) (*Store, error) {
 func (o *Options) setDefaults() {
 	if o.bounds == (bounds{}) {
 		o.bounds = defaultBounds
+	}
+	if o.bounds.log == 0 {
+		o.bounds.log = defaultBounds.log
 	}
 	if o.checkTime == 0 {
 		o.checkTime = checkTime
@@ -198,6 +205,9 @@ func (s *Store) open(dir string) error {
 	if err := s.raiseBoot(); err != nil {
 		return err
 	}
+	if err := s.openMover(); err != nil {
+		return err
+	}
 	s.readers, err = handle(s.path, url.Values{"mode": {"ro"}})
 	if err != nil {
 		return err
@@ -224,9 +234,13 @@ func (s *Store) setUp() error {
 	if err := explain(s.path, err); err != nil && !errors.Is(err, ErrRolledBack) {
 		return err
 	}
-	// A large transaction may make the log of SQLite larger; it is cut at the
-	// next checkpoint, of which there is one each 1000 pages or so.
-	if _, err := s.conn.ExecContext(ctx, fmt.Sprintf("PRAGMA journal_size_limit = %d", 8<<20)); err != nil {
+	// See checkpoint.go.
+	if _, err := s.conn.ExecContext(ctx, "PRAGMA wal_autocheckpoint = 0"); err != nil {
+		return explain(s.path, err)
+	}
+	// A large transaction may make the log of SQLite larger than it is when it
+	// begins anew; then it is cut.
+	if _, err := s.conn.ExecContext(ctx, fmt.Sprintf("PRAGMA journal_size_limit = %d", 12<<20)); err != nil {
 		return explain(s.path, err)
 	}
 	// Folding goes to and fro in the order of changes, whose pages are many.
@@ -279,6 +293,7 @@ func (s *Store) release() error {
 	if s.readers != nil {
 		errs = append(errs, s.readers.Close())
 	}
+	errs = append(errs, s.mover.close())
 	if s.db != nil {
 		errs = append(errs, s.statements.close(), s.conn.Close(), s.db.Close())
 	}

@@ -53,6 +53,9 @@ func (s *Store) run() {
 		s.opts.Done(j.seq, err)
 	}
 	s.timer.Stop()
+	close(s.mover.begin)
+	for range s.mover.ended { // until it has ended
+	}
 	if s.broken == nil && !s.cursorsDue().IsZero() {
 		s.settle("save cursors", s.transact(func() error { return nil }))
 	}

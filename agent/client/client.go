@@ -18,6 +18,8 @@ const (
 	HeaderRoundTrips = "Gus-Round-Trips" // of a response: message rounds that it took
 	HeaderTimeout    = "Gus-Timeout"     // of a request: how long the agent may try, as time.ParseDuration reads it
 	HeaderNewer      = "Gus-Newer"       // of a local read: "true" where something newer has been heard of
+	HeaderVia        = "Gus-Via"         // of a response: the voter that the request was passed on to, by an observer
+	HeaderAge        = "Gus-Age"         // of a local read: how old what the site holds may be, in milliseconds; absent while it hears all
 	HeaderPending    = "Gus-Pending"     // of a local read: "true" where a write of this site is under way
 )
 
@@ -45,6 +47,8 @@ type Result struct {
 	Latency    time.Duration // as measured here, the way to the agent and back included
 	Newer      bool          // of a GetLocal: something newer has been heard of and is not known to be settled
 	Pending    bool          // of a GetLocal: a write of this site is under way
+	Age        time.Duration // of a GetLocal: how old what the site holds may be, at least; 0: a few seconds at most
+	Via        string        // the voter that an observer passed it on to, also where it failed there; empty where the site has answered itself
 }
 
 // Get reads key linearizably: it returns the value of the last write complete

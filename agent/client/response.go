@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"strconv"
+	"time"
 )
 
 // response is what the agent answered.
@@ -52,8 +53,12 @@ func readBody(resp *http.Response) ([]byte, error) {
 func (r *response) result() (Result, error) {
 	res := Result{
 		Version: Version(r.header.Get(HeaderVersion)),
+		Via:     r.header.Get(HeaderVia),
 		Newer:   r.header.Get(HeaderNewer) == "true",
 		Pending: r.header.Get(HeaderPending) == "true",
+	}
+	if ms, err := strconv.ParseInt(r.header.Get(HeaderAge), 10, 64); err == nil {
+		res.Age = time.Duration(ms) * time.Millisecond
 	}
 	res.RoundTrips, _ = strconv.Atoi(r.header.Get(HeaderRoundTrips))
 	if r.status < 300 {

@@ -16,25 +16,37 @@ type Status struct {
 	Advertise string    `json:"advertise,omitempty"` // where it tells them to reach it; empty while it does not know
 	Started   time.Time `json:"started"`
 	Members   []Member  `json:"members"` // this site included: voters by number, then others by name
-	Quorum    Quorum    `json:"quorum"`
-	Voting    Voting    `json:"voting"`
-	Keys      int       `json:"keys"`       // held, deleted ones that are remembered included
-	DataBytes int64     `json:"data_bytes"` // keys and values
-	Memory    int64     `json:"memory"`     // bytes that the process has from the system
-	Disk      int64     `json:"disk"`       // bytes of the database's files
-	Epoch     Epoch     `json:"epoch"`      // what a start reads at once
-	Unsettled int       `json:"unsettled"`  // keys with a write not known to be settled
-	Writes    int       `json:"writes"`     // writes under way
-	Reads     int       `json:"reads"`      // rounds of reads under way
-	Waiting   int       `json:"waiting"`    // writes that wait for a quorum to come into reach
-	SaveError string    `json:"save_error,omitempty"`
-	SaveSince time.Time `json:"save_since,omitzero"` // since when a save is under way, if it takes long
-	UDP       UDP       `json:"udp"`
-	Warnings  []Warning `json:"warnings,omitempty"` // what somebody should look after
+	Quorum    Quorum    `json:"quorum"`  // of an observer: whether a voter is in reach
+	// Following is nil at a voter.
+	Following *Following `json:"following,omitempty"`
+	Voting    Voting     `json:"voting"`
+	Keys      int        `json:"keys"`       // held, deleted ones that are remembered included
+	DataBytes int64      `json:"data_bytes"` // keys and values
+	Memory    int64      `json:"memory"`     // bytes that the process has from the system
+	Disk      int64      `json:"disk"`       // bytes of the database's files
+	Epoch     Epoch      `json:"epoch"`      // what a start reads at once
+	Unsettled int        `json:"unsettled"`  // keys with a write not known to be settled
+	Writes    int        `json:"writes"`     // writes under way
+	Reads     int        `json:"reads"`      // rounds of reads under way
+	Waiting   int        `json:"waiting"`    // writes that wait for a quorum to come into reach
+	SaveError string     `json:"save_error,omitempty"`
+	SaveSince time.Time  `json:"save_since,omitzero"` // since when a save is under way, if it takes long
+	UDP       UDP        `json:"udp"`
+	Warnings  []Warning  `json:"warnings,omitempty"` // what somebody should look after
+	// Syncs are the jobs of this site that keep files as keys are, in the agent and beside it.
+	Syncs []SyncState `json:"syncs,omitempty"`
 
 	// Disagreements are keys on which this site and another have had different
 	// settled versions for two epochs of 10 s. There should be none.
 	Disagreements Disagreements `json:"disagreements"`
+}
+
+// Following is whom an observer follows, which has no vote.
+type Following struct {
+	Voter    string    `json:"voter,omitempty"` // empty: none is in reach
+	Since    time.Time `json:"since"`           // of that
+	Complete bool      `json:"complete"`        // it has all that the voter knew a few seconds ago
+	Age      Duration  `json:"age_ms"`          // how old the copy is, at least; 0: a few seconds at most
 }
 
 // Epoch is the newest epoch of the database: a start reads it, and then what was

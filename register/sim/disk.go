@@ -20,6 +20,7 @@ type Disk struct {
 	base  map[string]register.Record // what the log was folded into
 	log   []register.Record          // saved since, in order
 	state map[string]register.Record // base and log, folded
+	seqs  map[string]register.Seq    // of each key's last change
 	open  *batch                     // the save under way
 }
 
@@ -58,11 +59,12 @@ func (d *Disk) Complete() register.Seq {
 	b := d.take()
 	d.last = b.seq
 	if d.state == nil {
-		d.state = map[string]register.Record{}
+		d.state, d.seqs = map[string]register.Record{}, map[string]register.Seq{}
 	}
 	for _, r := range b.records {
 		d.log = append(d.log, r)
 		d.state[r.Key] = register.Fold(d.state[r.Key], r)
+		d.seqs[r.Key] = b.seq
 	}
 	return b.seq
 }
@@ -106,7 +108,7 @@ func (d *Disk) Fold() {
 // Image returns a copy of what is durable, as of a disk that is copied while
 // its voter runs.
 func (d *Disk) Image() Disk {
-	return Disk{boot: d.boot, last: d.last, base: maps.Clone(d.base), log: slices.Clone(d.log), state: maps.Clone(d.state)}
+	return Disk{boot: d.boot, last: d.last, base: maps.Clone(d.base), log: slices.Clone(d.log), state: maps.Clone(d.state), seqs: maps.Clone(d.seqs)}
 }
 
 // Last returns the highest number that was saved.
@@ -135,6 +137,18 @@ func (d *Disk) Records() iter.Seq2[register.Record, error] {
 			}
 		}
 	}
+}
+
+// Changed returns the keys that were changed after the save of that number, in order.
+func (d *Disk) Changed(after register.Seq) []string {
+	var keys []string
+	for k, seq := range d.seqs {
+		if seq > after && k != "" {
+			keys = append(keys, k)
+		}
+	}
+	slices.Sort(keys)
+	return keys
 }
 
 // Current returns what is durable of key, folded; the zero Record if nothing.

@@ -99,6 +99,10 @@ func (w *world) healAll() {
 	w.settle()
 	for _, v := range w.voters {
 		w.atRest(v)
+		if !w.over() {
+			v.follower.complete()
+			w.observer.complete(v)
+		}
 	}
 }
 

@@ -27,6 +27,8 @@ type voter struct {
 	peeked  map[string]register.Tag
 	turns   int            // calls of Drive
 	gets    map[string]int // by key: the turn in which a get began last
+
+	follower *follower
 }
 
 func (v *voter) name() string { return "v" + strconv.Itoa(int(v.id)) }
@@ -69,6 +71,7 @@ func (v *voter) crash() {
 	w.log(traceCrash, uint64(v.pos), func() string { return "crash " + v.name() })
 	v.disk.Crash(w.rng.IntN(2) == 0)
 	v.core, v.turning = nil, false
+	v.follower.crashed()
 	v.life++
 	for _, o := range w.history {
 		if o.Voter == v.id && o.Fate == Open {
@@ -115,6 +118,7 @@ func (v *voter) input(do func()) {
 		if life == v.life {
 			v.turning = false
 			v.turns++
+			v.follower.turn()
 			register.Drive(v.core, v, v, v.report)
 		}
 	})

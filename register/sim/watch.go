@@ -128,9 +128,14 @@ func (v *voter) peek() {
 		}
 		if v.peeked[k] != l.Tag {
 			v.peeked[k] = l.Tag
-			v.w.clock++
-			v.w.peeks = append(v.w.peeks, &Operation{Voter: v.id, Key: k, Kind: Get, Value: string(l.Value),
-				Found: l.Found, Fate: Done, Call: v.w.clock, Return: v.w.clock, Tag: l.Tag})
+			v.w.peeked(v.id, k, l.Tag, string(l.Value), l.Found)
 		}
 	}
+}
+
+// peeked notes what a voter showed as settled, to be judged.
+func (w *world) peeked(by register.Voter, key string, tag register.Tag, value string, found bool) {
+	w.clock++
+	w.peeks = append(w.peeks, &Operation{Voter: by, Key: key, Kind: Get, Value: value,
+		Found: found, Fate: Done, Call: w.clock, Return: w.clock, Tag: tag})
 }

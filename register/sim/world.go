@@ -13,23 +13,24 @@ import (
 
 // world is one run: voters, what connects them, and what their clients saw.
 type world struct {
-	cfg     Config
-	rng     *rand.Rand
-	line    timeline
-	net     *network
-	voters  []*voter
-	ids     []register.Voter
-	byID    [register.MaxVoter + 1]*voter
-	keys    []string
-	history History
-	peeks   History // what voters knew to be settled without asking: as reads, but possibly old ones
-	watch   watch
-	outcome Outcome
-	clock   int64                   // orders calls and returns
-	arrived int                     // operations begun by clients
-	orphans int                     // restarts and abandoned writes: owners that no longer know all of their own writes
-	healing bool                    // no more faults
-	finals  map[string]register.Tag // the versions that all agree on in the end
+	cfg      Config
+	rng      *rand.Rand
+	line     timeline
+	net      *network
+	voters   []*voter
+	ids      []register.Voter
+	byID     [register.MaxVoter + 1]*voter
+	keys     []string
+	history  History
+	peeks    History // what voters knew to be settled without asking: as reads, but possibly old ones
+	watch    watch
+	observer *observer
+	outcome  Outcome
+	clock    int64                   // orders calls and returns
+	arrived  int                     // operations begun by clients
+	orphans  int                     // restarts and abandoned writes: owners that no longer know all of their own writes
+	healing  bool                    // no more faults
+	finals   map[string]register.Tag // the versions that all agree on in the end
 }
 
 // Outcome is what came of a run.
@@ -115,6 +116,7 @@ func (w *world) build() {
 		w.ids = append(w.ids, next)
 		v := &voter{w: w, pos: i, id: next, slow: math.Exp(3*w.rng.Float64() - 2)}
 		v.setClock(w.rng)
+		v.follower = &follower{v: v, rng: rand.New(rand.NewPCG(w.cfg.Seed, 16+uint64(i))), seen: map[string]register.Tag{}, last: map[string]register.Tag{}}
 		w.voters, w.byID[next] = append(w.voters, v), v
 		next++
 		if w.rng.IntN(8) == 0 { // permanent numbers have gaps
@@ -125,6 +127,7 @@ func (w *world) build() {
 	for _, v := range w.voters {
 		v.start()
 	}
+	w.observer = w.newObserver()
 }
 
 // over says whether the run has failed, or ended early: nothing that follows matters then.

@@ -1,0 +1,193 @@
+package cli
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+
+	"gus/agent"
+	"gus/agent/files"
+)
+
+// setting is a value of the agent's and where it is from.
+type setting struct {
+	name  string // as in the file
+	value string
+	from  string // "--listen", "GUS_LISTEN", "/etc/gus/gus.toml:3", "default"
+}
+
+// settings are all that an agent is started with: flags before variables, those before the
+// file, the file before the defaults.
+type settings struct {
+	file  *configFile
+	all   []setting    // in the order of settingFlags
+	pulls []files.Pull // of the file
+}
+
+// settingFlags are the flags that are settings, by their names in the file.
+var settingFlags = []struct{ name, flag, variable string }{
+	{"data", "data", "GUS_DATA"},
+	{"socket", "socket", "GUS_SOCKET"},
+	{"listen", "listen", "GUS_LISTEN"},
+	{"advertise", "advertise", "GUS_ADVERTISE"},
+	{"seeds", "seed", "GUS_SEEDS"},
+	{"log-format", "log-format", "GUS_LOG_FORMAT"},
+	{"log-level", "log-level", "GUS_LOG_LEVEL"},
+}
+
+// readSettings reads the configuration file and says what holds, or what is wrong with it.
+func readSettings(c *cli.Context) (settings, error) {
+	f, err := openConfig(c.String("config"))
+	if err != nil {
+		return settings{}, err
+	}
+	s := settings{file: f}
+	for _, sf := range settingFlags {
+		s.all = append(s.all, settingOf(c, f, sf.name, sf.flag, sf.variable))
+	}
+	if err := s.check(); err != nil {
+		return s, err
+	}
+	if s.pulls, err = f.pulls(); err != nil {
+		return s, err
+	}
+	return s, s.validate()
+}
+
+// validate has the agent say what is wrong, and finds the table that it means.
+func (s settings) validate() error {
+	cfg := s.agentConfig()
+	cfg.Syncs = nil
+	if err := cfg.Validate(); err != nil {
+		return usage("agent: %v", err)
+	}
+	for i := range s.pulls {
+		cfg.Syncs = s.pulls[:i+1]
+		if err := cfg.Validate(); err != nil {
+			return usage("%s: %v", s.file.place(fmt.Sprintf("sync.%d", i)), err)
+		}
+	}
+	return nil
+}
+
+func settingOf(c *cli.Context, f *configFile, name, flag, variable string) setting {
+	given := c.String(flag)
+	if name == "seeds" {
+		given = strings.Join(c.StringSlice(flag), ",")
+	}
+	switch {
+	case given != "" && c.IsSet(flag):
+		// The library does not tell a flag from its variable. Where both say the same it is
+		// no matter which.
+		if given == os.Getenv(variable) {
+			return setting{name, given, variable}
+		}
+		return setting{name, given, "--" + flag}
+	case f.value(name) != "":
+		return setting{name, f.value(name), f.place(name)}
+	}
+	return setting{name, map[string]string{
+		"data": defaultData(), "listen": agent.DefaultListen, "log-format": "text", "log-level": "info",
+	}[name], "default"}
+}
+
+// check says what is wrong with a value, and where it stands.
+func (s settings) check() error {
+	for _, v := range s.all {
+		bad, why := v.wrong()
+		switch {
+		case why == "":
+		case s.file.path != "" && strings.HasPrefix(v.from, s.file.path):
+			return usage("%s: %s %q: %s", v.from, v.name, bad, why)
+		default:
+			return usage("agent: %s %q: %s", v.from, bad, why)
+		}
+	}
+	return nil
+}
+
+// wrong returns what of the value is bad, and why; where all is good, no reason.
+func (v setting) wrong() (bad, why string) {
+	switch v.name {
+	case "listen":
+		if _, port, err := net.SplitHostPort(v.value); err != nil || !isPort(port) {
+			return v.value, "must be HOST:PORT, as in 192.0.2.1:7487, or :7487 for all addresses"
+		}
+	case "advertise", "seeds":
+		for _, addr := range strings.Split(v.value, ",") {
+			host, port, err := net.SplitHostPort(addr)
+			if addr != "" && (err != nil || host == "" || port == "0" || !isPort(port)) {
+				return addr, "is not HOST:PORT with a port of 1 to 65535"
+			}
+		}
+	case "log-format":
+		if v.value != "text" && v.value != "json" {
+			return v.value, "must be text or json"
+		}
+	case "log-level":
+		if _, ok := logLevels[v.value]; !ok {
+			return v.value, "must be debug, info, warn or error"
+		}
+	}
+	return "", ""
+}
+
+func isPort(s string) bool {
+	_, err := strconv.ParseUint(s, 10, 16)
+	return err == nil
+}
+
+// logLevels are the levels that a log may begin at.
+var logLevels = map[string]slog.Level{"debug": slog.LevelDebug, "info": slog.LevelInfo, "warn": slog.LevelWarn, "error": slog.LevelError}
+
+func (s settings) get(name string) string {
+	for _, v := range s.all {
+		if v.name == name {
+			return v.value
+		}
+	}
+	return ""
+}
+
+// agentConfig returns what package agent needs to know.
+func (s settings) agentConfig() agent.Config {
+	cfg := agent.Config{
+		Data:      s.get("data"),
+		Socket:    cmp.Or(s.get("socket"), filepath.Join(s.get("data"), "gus.sock")),
+		Listen:    s.get("listen"),
+		Advertise: s.get("advertise"),
+		Syncs:     s.pulls,
+		Version:   programVersion(),
+	}
+	if seeds := s.get("seeds"); seeds != "" {
+		cfg.Seeds = strings.Split(seeds, ",")
+	}
+	return cfg
+}
+
+// print says what holds and where each value is from.
+func (s settings) print(w io.Writer) {
+	head := "the configuration is good: there is no file " + defaultConfig()
+	if s.file.path != "" {
+		head = "configuration " + s.file.path + " is good:"
+	}
+	fmt.Fprintln(w, head)
+	shown := map[string]string{
+		"socket":    filepath.Join(s.get("data"), "gus.sock"),
+		"advertise": "where they see it", "seeds": "none more",
+	}
+	for _, v := range s.all {
+		fmt.Fprintf(w, "  %-10s  %s  (%s)\n", v.name, cmp.Or(v.value, shown[v.name]), v.from)
+	}
+	for i, t := range s.file.Sync {
+		fmt.Fprintf(w, "  %-10s  %s to %s  (%s)\n", "sync", cmp.Or(t.Prefix, "all keys"), t.Dir, s.file.place(fmt.Sprintf("sync.%d", i)))
+	}
+}

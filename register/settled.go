@@ -1,0 +1,107 @@
+package register
+
+// News is a write that has come to be known as settled here. It never changes
+// any more, and what it points to is to be read only.
+type News struct {
+	Key  string
+	Held bool // a read quorum is known to have accepted it
+	Write
+}
+
+// fresh is news that waits for its write to be durable here. A register has one
+// such at most: what becomes settled meanwhile follows it.
+type fresh struct {
+	g    *register
+	w    *version
+	held bool
+	rest Seq
+}
+
+// settle has cur count in the digests once it is settled.
+func (r *Replica) settle(g *register) {
+	if r.content.add(g) {
+		r.news(g)
+	}
+}
+
+// news has the newest settled write of g told.
+func (r *Replica) news(g *register) {
+	if w := g.newest(); !g.fresh && w != r.zero && !w.Tag.Less(r.maybe[g.key]) {
+		delete(r.maybe, g.key)
+		g.fresh = true
+		r.fresh = append(r.fresh, g.news())
+	}
+}
+
+func (g *register) news() fresh {
+	w := g.newest()
+	return fresh{g: g, w: w, held: w == g.readable, rest: g.rest}
+}
+
+// newest returns the newest settled write that is known here.
+func (g *register) newest() *version {
+	v := g.readable
+	if g.cur.Decided && v.Tag.Less(g.cur.Tag) {
+		v = g.cur
+	}
+	if g.live != nil {
+		if s := g.live.shown; s != nil && v.Tag.Less(s.Tag) {
+			v = s
+		}
+	}
+	return v
+}
+
+// Settled calls tell with each write that has come to be known as settled since the
+// last call, and is durable here. Of each key they only grow, across restarts as well; one may come twice; where
+// several follow each other, those in between may be left out, and the last one is not.
+//
+// With it come two numbers of saves. All that is settled and in a save up to upto has been told
+// by now, or something newer of the same key will be, in a later save. And
+// all that is told now is in a save up to before, settled mark and all; that one may be
+// still to come. So a reader of the saves up to any number knows from where on to listen
+// to the news, and who has listened knows up to where it need not read the saves.
+func (r *Replica) Settled(tell func(News)) (upto, before Seq) {
+	before = max(r.saved, r.saving)
+	kept := r.fresh[:0]
+	for _, f := range r.fresh {
+		if f.g.marked {
+			before = r.next
+		}
+		if f = r.tellFresh(f, tell); f.g.fresh {
+			kept = append(kept, f)
+		}
+	}
+	clear(r.fresh[len(kept):])
+	r.fresh = kept
+	return r.saved, before
+}
+
+// Told returns what Settled has told last of key, or what the start found settled.
+// It returns false where there is none, and where Settled is about to tell more.
+func (r *Replica) Told(key string) (News, bool) {
+	g := r.regs[key]
+	if g == nil || g.fresh || g.newest() == r.zero {
+		return News{}, false
+	}
+	n := g.news()
+	if n.w.Tag.Less(r.maybe[key]) {
+		return News{}, false
+	}
+	return News{Key: key, Held: n.held, Write: n.w.Write}, true
+}
+
+// tellFresh tells f and what has followed it, and returns what has to wait.
+func (r *Replica) tellFresh(f fresh, tell func(News)) fresh {
+	for f.rest <= r.saved {
+		if f.w.hasValue { // otherwise something newer has followed it
+			tell(News{Key: f.g.key, Held: f.held, Write: f.w.Write})
+		}
+		if f.g.newest() == f.w {
+			f.g.fresh = false
+			break
+		}
+		f = f.g.news()
+	}
+	return f
+}
