@@ -38,7 +38,7 @@ type catchup struct {
 	log      *slog.Logger
 	names    func(register.Voter) string
 	peers    []*follower
-	observes bool // this site has no vote
+	observes bool          // this site has no vote
 	pulls    chan struct{} // holds one: that of the pull under way
 	disk     tide
 

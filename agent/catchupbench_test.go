@@ -80,10 +80,11 @@ func (s *benchSite) caughtUp() bool {
 	return true
 }
 
-func benchCluster(b *testing.B) (sites []*benchSite) {
+// benchCluster founds a cluster of three voters and these observers, and starts the voters.
+func benchCluster(b *testing.B, observers ...string) (sites []*benchSite) {
 	var founders []Founder
 	var seeds []string
-	for _, name := range three {
+	for i, name := range slices.Concat(three, observers) {
 		conn, err := net.ListenPacket("udp", "127.0.0.1:0")
 		if err != nil {
 			b.Fatal(err)
@@ -92,16 +93,18 @@ func benchCluster(b *testing.B) (sites []*benchSite) {
 		conn.Close()
 		s := &benchSite{b: b, dir: filepath.Join(b.TempDir(), name), addr: addr}
 		sites, seeds = append(sites, s), append(seeds, addr)
-		founders = append(founders, Founder{Name: name, Data: s.dir})
+		founders = append(founders, Founder{Name: name, Data: s.dir, Observer: i >= len(three)})
 	}
 	if err := Found(founders); err != nil {
 		b.Fatal(err)
 	}
-	for _, s := range sites {
-		s.seeds = seeds
-		s.start()
+	for i, s := range sites {
+		s.seeds = seeds[:len(three)]
+		if i < len(three) {
+			s.start()
+		}
 	}
-	awaitVotes(b, sites...)
+	awaitVotes(b, sites[:len(three)]...)
 	return sites
 }
 

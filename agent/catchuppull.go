@@ -59,7 +59,7 @@ func (c *catchup) pull(ctx context.Context, p *follower) (err error) {
 	fresh, cursor := p.fresh, p.cursor
 	p.fresh, p.pulling, p.taken = false, true, 0
 	p.mu.Unlock()
-	begin, x := time.Now(), &pull{catchup: c, peer: p, cursor: cursor}
+	begin, x := time.Now(), &pull{catchup: c, peer: p, cursor: cursor, lastOp: c.loop.desk.lastOp.Load()}
 	defer func() {
 		p.mu.Lock()
 		p.pulling, p.fresh = false, p.fresh || fresh && err != nil

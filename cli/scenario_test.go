@@ -185,7 +185,7 @@ func (s *scenario) note(format string, args ...any) {
 var oddNames = []string{
 	"a b", " leading and trailing ", "-rf", "--help", "$(false)", "`false`", "it's", `"quoted"`, `back\slash`, "semi;colon",
 	"star*", "what?", "50%", "%2F", "#hash", "a&b=c", "{{ site }}", "naïve café", "日本語", "👋", "e\u0301 decomposed", ".hidden",
-	"...", "trailing.", "deep/er/and/deeper/still", "d i r/.x", "key.tmpl", "_gus/no", strings.Repeat("n", 255), "@file", "~", "null\u00a0space",
+	"...", "trailing.", "deep/er/and/deeper/still", "d i r/.x", "key.tmpl", "_gus/no", strings.Repeat("n", 255), "@file", "null\u00a0space",
 }
 
 // makeSource makes the directory that is pushed first.
@@ -267,15 +267,18 @@ func (s *scenario) push(at *runSite) {
 // have been done without anybody knowing, and may always be done again.
 func (s *scenario) persist(at *runSite, args ...string) {
 	s.t.Helper()
-	s.note("%s: gus %s", at.name, strings.Join(args[:2], " "))
+	s.note("%s: gus %.60s", at.name, strings.Join(args[:2], " "))
 	eventuallyOK(s.t, at.name, func() error {
 		_, err := at.gus(args...)
 		if err != nil {
-			s.note("again: %v", err)
+			s.note("%s again: %s", at.name, lastOf(err.Error()))
 		}
 		return err
 	})
 }
+
+// lastOf returns the end of a long line.
+func lastOf(s string) string { return s[strings.LastIndex(s, "gus: ")+len("gus: "):] }
 
 // settle waits until sites have the files of the source, and have said so last.
 func (s *scenario) settle(when string, at []*runSite) {

@@ -207,6 +207,26 @@ var brokenRules = []brokenRule{
 		scenario: watched(catchingUp(slowDisks(contended(3, 0)))),
 	},
 	{
+		name:     "told-early", // what is not durable is told to followers
+		edits:    []edit{{"settled.go", "for f.rest <= r.saved {", "for f.rest <= r.saved || broken(\"told-early\") {"}},
+		scenario: watched(catchingUp(slowDisks(contended(3, 0)))),
+	},
+	{
+		name:     "told-lower", // what may have been told before a crash is forgotten
+		edits:    []edit{{"settled.go", "w != r.zero && !w.Tag.Less(r.maybe[g.key]) {", "w != r.zero && (broken(\"told-lower\") || !w.Tag.Less(r.maybe[g.key])) {"}},
+		scenario: watched(catchingUp(slowDisks(contended(3, 0)))),
+	},
+	{
+		name:     "told-before", // a follower listens from where settled marks may still be missing in the saves that it has read
+		edits:    []edit{{"settled.go", "if f.g.marked {", "if f.g.marked && !broken(\"told-before\") {"}},
+		scenario: watched(contended(3, 0)),
+	},
+	{
+		name:     "told-once", // what becomes settled while older news waits is not told
+		edits:    []edit{{"settled.go", "if f.g.newest() == f.w {", "if f.g.newest() == f.w || broken(\"told-once\") {"}},
+		scenario: watched(catchingUp(slowDisks(contended(3, 0)))),
+	},
+	{
 		name:     "stays-open", // what stays open is not read
 		edits:    []edit{{"read.go", "l.quiet++; due(l.quiet) {", "l.quiet++; due(l.quiet) && !broken(\"stays-open\") {"}},
 		scenario: contended(3, 0),

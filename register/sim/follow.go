@@ -31,6 +31,9 @@ type told struct {
 
 // turn is called in each turn of the voter, before Drive.
 func (f *follower) turn() {
+	if f.v.w.cfg.unwatched {
+		return
+	}
 	var t told
 	t.upto, t.before = f.v.core.Settled(func(n register.News) {
 		if n.Tag.Less(f.last[n.Key]) {

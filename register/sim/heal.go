@@ -99,7 +99,7 @@ func (w *world) healAll() {
 	w.settle()
 	for _, v := range w.voters {
 		w.atRest(v)
-		if !w.over() {
+		if !w.over() && !w.cfg.unwatched {
 			v.follower.complete()
 			w.observer.complete(v)
 		}
