@@ -142,6 +142,7 @@ func (n *node) recover() error {
 	}
 	n.loop.replica, n.loop.data = replica, n.cfg.Data
 	n.loop.reach = newReach(n.id.Number, n.conf, n.started)
+	n.loop.lost.Store(n.loop.reach.lostAt())
 	return nil
 }
 

@@ -248,5 +248,8 @@ func (x *watching) line(e client.Event) error {
 	if !e.More && !x.state {
 		e.Cursor = x.cursorText(x.cursor)
 	}
+	if e.Type == client.EventSynced || e.Type == client.EventAlive {
+		e.Age = client.Duration(x.node.age())
+	}
 	return x.enc.Encode(e)
 }
