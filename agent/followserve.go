@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"errors"
+	"math/rand/v2"
 	"slices"
 	"time"
 
@@ -34,7 +35,7 @@ func (c *catchup) tellObserver(ctx context.Context, s *quic.Stream) error {
 	if ask.Database == c.store.Database() && ask.After <= c.store.Last() {
 		after = ask.After
 	}
-	t := &telling{catchup: c, stream: s, tail: newTail(c.loop, c.store, "", after)}
+	t := &telling{catchup: c, stream: s, tail: newTail(c.loop, c.store, "", after), begun: time.Now(), phase: rand.Float64()}
 	defer t.close()
 	return t.run(ctx)
 }
@@ -44,6 +45,8 @@ type telling struct {
 	*catchup
 	*tail
 	stream *quic.Stream
+	begun  time.Time
+	phase  float64 // 0 to 1, of this one
 
 	sent    register.Seq // the last Upto
 	idle    bool         // Complete was sent, and nothing has come since
@@ -54,7 +57,6 @@ type telling struct {
 
 func (t *telling) run(ctx context.Context) error {
 	for {
-		begin := time.Now()
 		events, more, err := t.tail.next(ctx)
 		if err != nil {
 			return err
@@ -65,15 +67,36 @@ func (t *telling) run(ctx context.Context) error {
 		if more {
 			continue
 		}
-		if err := sleep(ctx, followPace-time.Since(begin)); err != nil {
+		switch err := t.wait(ctx, followAlive); {
+		case errors.Is(err, errIdle):
+			t.idle = false // to be said again
+		case err != nil:
 			return err
 		}
-		if err := t.wait(ctx, followAlive); err != nil && !errors.Is(err, errIdle) {
+		if err := sleep(ctx, t.slot(time.Now())); err != nil {
 			return err
-		} else if err != nil {
-			t.idle = false // to be said again
 		}
 	}
+}
+
+// slot is how long it is to this follower's next turn. Each has its own phase of the common
+// pace: a hundred that all wake at one set would hold up the next.
+func (t *telling) slot(now time.Time) time.Duration {
+	pace := max(leastPace, pacePerFollower*time.Duration(t.followers()))
+	since := now.Sub(t.begun) + time.Duration(t.phase*float64(pace))
+	return pace - since%pace
+}
+
+// followers is how many observers are told.
+func (c *catchup) followers() (n int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for k, all := range c.serving {
+		if k.purpose == purposeFollow {
+			n += len(all)
+		}
+	}
+	return n
 }
 
 // tell sends events, in as many parts as they need.
