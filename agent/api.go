@@ -12,6 +12,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"gus/agent/client"
@@ -46,6 +47,8 @@ type api struct {
 	sync   func(w http.ResponseWriter, r *http.Request, name string) error // of a job that keeps files
 	watch  func(w http.ResponseWriter, r *http.Request) error
 	age    func() time.Duration // how old what this site holds may be
+
+	handlers sync.WaitGroup
 }
 
 // serve answers on l until ctx ends; then it lets what is under way finish, which
@@ -71,11 +74,14 @@ func (a *api) serve(ctx context.Context, l net.Listener, log *slog.Logger) error
 		err = srv.Close()
 	}
 	<-done
+	a.handlers.Wait() // what they read is about to be closed
 	return err
 }
 
 // ServeHTTP implements http.Handler.
 func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	a.handlers.Add(1)
+	defer a.handlers.Done()
 	var err error
 	switch key, ok := strings.CutPrefix(r.URL.Path, kvPath); {
 	case ok:

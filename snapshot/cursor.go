@@ -10,7 +10,7 @@ import (
 
 // Cursor is a position in the changes of a database, this one or another's.
 type Cursor struct {
-	Database uint64       // which database: see Store.Database
+	Database uint64       // which start of which database: see Store.Database
 	Seq      register.Seq // all changes up to it have been taken in
 }
 
@@ -24,11 +24,6 @@ type cursors struct {
 	due   time.Time // by when they are to be saved; zero: all are
 	full  bool      // and the logger was told
 }
-
-// Database identifies the database: a random number above 0, drawn when it was
-// made. The numbers of saves mean nothing in another one. Safe for concurrent
-// use.
-func (s *Store) Database() uint64 { return s.database }
 
 // Cursors returns the cursors that were set, by name; not all of them need be
 // durable yet. Safe for concurrent use.

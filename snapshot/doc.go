@@ -4,7 +4,8 @@
 // A data directory holds one SQLite file, gus.db, in write-ahead mode with a
 // sync at each commit. Its tables:
 //
-//	meta     schema, cluster id, boot, the database's id
+//	meta     schema, cluster id, boot
+//	starts   each start, with a number drawn at random, and the save before it
 //	log      what was saved, in order: a save is one transaction
 //	records  the current record of each key, as folded from the log
 //	parts    how many those are in each partition, and what their sums add up to

@@ -34,7 +34,7 @@ func (s *Store) inspectOn(conn *sql.Conn) error {
 	if err := s.check(tx); err != nil {
 		return err
 	}
-	for _, load := range []func(*sql.Tx) error{s.loadMeta, s.loadPasses, s.loadEpochs, s.loadCursors, s.loadLog} {
+	for _, load := range []func(*sql.Tx) error{s.loadMeta, s.loadPasses, s.loadEpochs, s.loadStarts, s.loadCursors, s.loadLog} {
 		if err := load(tx); err != nil {
 			return err
 		}
@@ -51,9 +51,8 @@ func (s *Store) loadMeta(tx *sql.Tx) error {
 	if err != nil {
 		return err
 	}
-	database, err := getMeta[int64](tx, s.path, "database")
-	s.boot, s.database = uint64(boot), uint64(database)
-	return err
+	s.boot = uint64(boot)
+	return nil
 }
 
 // loadPasses reads how far the database is folded.

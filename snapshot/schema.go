@@ -2,9 +2,7 @@ package snapshot
 
 import (
 	"context"
-	"crypto/rand"
 	"database/sql"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -66,6 +64,12 @@ var schema = []string{
 	keys   INTEGER NOT NULL,
 	digest INTEGER NOT NULL,
 	sum    INTEGER NOT NULL
+) STRICT`,
+	`CREATE TABLE starts (
+	boot INTEGER PRIMARY KEY,
+	id   INTEGER NOT NULL,
+	seq  INTEGER NOT NULL,
+	sum  INTEGER NOT NULL
 ) STRICT`,
 	`CREATE TABLE cursors (
 	name     TEXT PRIMARY KEY,
@@ -167,8 +171,6 @@ func initialise(path, cluster string) error {
 // failure leaves it open, and closing rolls it back.
 func fill(conn *sql.Conn, cluster string) error {
 	ctx := context.Background()
-	var id [8]byte
-	rand.Read(id[:]) // never fails
 	statements := append([]string{"BEGIN IMMEDIATE"}, schema...)
 	statements = append(statements, fmt.Sprintf("PRAGMA application_id = %d", applicationID),
 		fmt.Sprintf("PRAGMA user_version = %d", schemaVersion))
@@ -178,10 +180,9 @@ func fill(conn *sql.Conn, cluster string) error {
 		}
 	}
 	for name, value := range map[string]any{
-		"schema":   int64(schemaVersion),
-		"boot":     int64(0),
-		"database": int64(binary.LittleEndian.Uint64(id[:]) >> 1), // not negative, for people
-		"cluster":  cluster,
+		"schema":  int64(schemaVersion),
+		"boot":    int64(0),
+		"cluster": cluster,
 	} {
 		if _, err := conn.ExecContext(ctx, metaPut, name, value, sumOf("meta", name, value)); err != nil {
 			return err

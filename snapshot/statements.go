@@ -17,6 +17,7 @@ type statements struct {
 	passPut, passDrop               *sql.Stmt
 	epochPut, epochTrim             *sql.Stmt
 	partPut                         *sql.Stmt
+	startPut, startTrim             *sql.Stmt
 	cursorPut, cursorDrop           *sql.Stmt
 	metaPut                         *sql.Stmt
 	logLook, logMove                *sql.Stmt
@@ -43,6 +44,8 @@ func (p *statements) all() []statement {
 		{&p.epochPut, "INSERT INTO epochs (part, number, seq, time, keys, sum) VALUES (?, ?, ?, ?, ?, ?)"},
 		{&p.epochTrim, "DELETE FROM epochs WHERE part = ?1 AND number <= (SELECT number FROM epochs WHERE part = ?1 ORDER BY number DESC LIMIT 1 OFFSET ?2)"},
 		{&p.partPut, "REPLACE INTO parts (part, keys, digest, sum) VALUES (?, ?, ?, ?)"},
+		{&p.startPut, "INSERT INTO starts (boot, id, seq, sum) VALUES (?, ?, ?, ?)"},
+		{&p.startTrim, "DELETE FROM starts WHERE boot <= ?"},
 		{&p.cursorPut, "REPLACE INTO cursors (name, database, seq, sum) VALUES (?, ?, ?, ?)"},
 		{&p.cursorDrop, "DELETE FROM cursors WHERE name = ?"},
 		{&p.metaPut, metaPut},

@@ -75,7 +75,8 @@ type Store struct {
 	readers  *sql.DB // of Changes and Keys
 	mover    mover
 	boot     uint64
-	database uint64
+	lives    []life // the starts, this one the last; does not change after Open
+	database uint64 // the id of the last of them
 
 	jobs    chan job      // room for one: the save that is in flight
 	wake    chan struct{} // room for one: a cursor waits to be saved
@@ -257,8 +258,10 @@ func (s *Store) setUp() error {
 func (s *Store) raiseBoot() error {
 	boot := int64(s.boot) + 1
 	err := s.transact(func() error {
-		_, err := s.statements.metaPut.Exec("boot", boot, sumOf("meta", "boot", boot))
-		return err
+		if _, err := s.statements.metaPut.Exec("boot", boot, sumOf("meta", "boot", boot)); err != nil {
+			return err
+		}
+		return s.addStart(boot)
 	})
 	if err != nil {
 		return fmt.Errorf("raise the boot number: %w", incomplete(s.path, err))

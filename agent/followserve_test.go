@@ -90,7 +90,11 @@ func TestCursorsWaitForWhatIsSettledWithoutASave(t *testing.T) {
 		step(&register.MsgCatchup{Key: "k", Held: true, Write: register.Write{Tag: tag, Value: []byte("v"), Decided: true}})
 		at := snapshot.Cursor{Database: w.sites[1].store.Database(), Seq: 1 << 20}
 		ca.store.SetCursor("va", at)
-		for _, c := range x.others() {
+		cursors, err := x.others(w.t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, c := range cursors {
 			if c.Voter == "va" && c.Seq == at.Seq && !told {
 				t.Error("the cursor into va is told, and not what ca has from there")
 			}
@@ -137,7 +141,11 @@ func TestCursorsWaitForWhatIsSettledAgain(t *testing.T) {
 			more = again
 		}
 		t.Log("cursors", ca.store.Cursors(), "told", told)
-		for _, c := range x.others() {
+		cursors, err := x.others(w.t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, c := range cursors {
 			if c.Voter == "va" && c.Seq == at.Seq && !told {
 				t.Error("the cursor into va is told, and not what ca has from there")
 			}
