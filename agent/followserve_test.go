@@ -31,7 +31,7 @@ func TestAnIdleWatchDropsNothing(t *testing.T) {
 		wg.Go(func() { _ = x.run(ctx) })
 		time.Sleep(watchAlive - 1)
 		f.mu.Lock()
-		time.Sleep(1) // it is time for a sign of life, and the loop is just publishing
+		time.Sleep(time.Nanosecond) // it is time for a sign of life, and the loop is just publishing
 		for range 1000 {
 			runtime.Gosched()
 		}
