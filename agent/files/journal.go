@@ -159,11 +159,7 @@ func (j *journal) rewrite() error {
 		return errors.Join(err, f.Close(), j.t.root.Remove(temp))
 	}
 	j.f, j.size = f, int64(b.Len())
-	dir, err := j.t.root.Open(".")
-	if err != nil {
-		return err
-	}
-	return errors.Join(syncDir(dir), dir.Close()) // or a crash may bring the old one back
+	return j.t.sync(".") // or a crash may bring the old one back
 }
 
 // note adds lines, durably, all or none.
