@@ -284,25 +284,35 @@ func (d *Dormant) Entries(each func(Entry) error) (sum Summary, err error) {
 	return sum, err
 }
 
-// Heard returns how far the other voters were known to have come, as far as that is
-// saved.
-func (d *Dormant) Heard() (heard []register.Progress, err error) {
+// Note returns the voter's note of what it has heard of voters, the record of no key; a zero
+// one where there is none.
+func (d *Dormant) Note() (note register.Record, err error) {
 	v, err := d.s.look(1)
 	if err != nil {
-		return nil, err
+		return note, err
 	}
 	defer func() { err = errors.Join(err, v.close()) }()
 	x, err := d.s.newDump(v.txs[0])
 	if err != nil {
-		return nil, err
+		return note, err
 	}
 	defer x.close()
-	r, _, err := x.next() // the voter's note is the record of no key, and comes first
+	r, _, err := x.next() // it comes first
 	if r.Key == "" {
-		heard = r.Heard
+		note = r
 	}
-	return heard, err
+	return note, err
 }
 
 // Close gives the directory free.
 func (d *Dormant) Close() error { return d.s.lock.Unlock() }
+
+// Lock locks the data directory dir, made if need be, so that no agent runs there and
+// nobody else puts anything in place. It refuses as Open does.
+func Lock(dir string) (unlock func() error, err error) {
+	lock, err := enter(dir)
+	if err != nil {
+		return nil, err
+	}
+	return lock.Unlock, nil
+}

@@ -30,6 +30,9 @@ type cursors struct {
 // use.
 func (s *Store) Database() uint64 { return s.database }
 
+// Cluster is the id of the cluster that the database belongs to. Safe for concurrent use.
+func (s *Store) Cluster() string { return s.opts.Cluster }
+
 // Cursors returns the cursors that were set, by name; not all of them need be
 // durable yet. Safe for concurrent use.
 func (s *Store) Cursors() map[string]Cursor {
