@@ -93,6 +93,46 @@ func TestBackupIsTheStateAtOneSave(t *testing.T) {
 	}
 }
 
+// Backups that are made beside saves and folding have exactly what was saved up to the save
+// that they name.
+func TestBackupBesideSaves(t *testing.T) {
+	s := beginWith(t, freshDir(t), Options{bounds: small, Epoch: time.Millisecond})
+	const last = 150
+	type made struct {
+		seq     register.Seq
+		entries map[string]Entry
+	}
+	stop, done := make(chan struct{}), make(chan []made)
+	go func() {
+		var all []made
+		defer func() { done <- all }()
+		for {
+			var out bytes.Buffer
+			sum, err := s.Backup(&out, origin)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			entries, _ := unpack(t, out.Bytes())
+			all = append(all, made{sum.Seq, entries})
+			select {
+			case <-stop:
+				return
+			default:
+			}
+		}
+	}()
+	s.fill(t, 1, last)
+	close(stop)
+	all := <-done
+	for _, m := range all {
+		if want := entriesOf(replayed(m.seq)); !reflect.DeepEqual(m.entries, want) {
+			t.Fatalf("the backup up to save %d has %d keys, want %d, or other values", m.seq, len(m.entries), len(want))
+		}
+	}
+	t.Logf("%d backups", len(all))
+}
+
 // A backup becomes a database that holds what it had, each key settled, and that goes on
 // as any other.
 func TestBuild(t *testing.T) {
