@@ -82,7 +82,7 @@ func (r *Recovery) open(ctx context.Context) (err error) {
 	}
 	err = r.survey(ctx)
 	if err == nil && r.Survey.quorumAnswers() {
-		err = fmt.Errorf("%w: a quorum of the cluster is there, %s: start the agent here; a cluster that answers is not to be recovered", client.ErrRefused, r.Survey.answering())
+		err = fmt.Errorf("%w: a quorum of the cluster is there, %s: start the agent here", client.ErrRefused, r.Survey.answering())
 	}
 	if err != nil {
 		return errors.Join(err, r.Close())
@@ -202,13 +202,16 @@ func (s *Survey) quorumAnswers() bool {
 
 // answering names those that answer.
 func (s *Survey) answering() string {
+	if s.Answered == 0 {
+		return "this site alone"
+	}
 	var names []string
 	for _, o := range s.Others {
 		if o.Answers {
 			names = append(names, o.Name+" at "+o.Address)
 		}
 	}
-	return "with " + strings.Join(names, " and ")
+	return "this site with " + strings.Join(names, " and ")
 }
 
 // Run makes the new cluster: with a new authority, this site as its only voter, and all

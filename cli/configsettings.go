@@ -201,9 +201,9 @@ func (s settings) print(w io.Writer) {
 		"backup-every": "never", "backup-dir": "nowhere",
 	}
 	for _, v := range s.all {
-		fmt.Fprintf(w, "  %-10s  %s  (%s)\n", v.name, cmp.Or(v.value, shown[v.name]), v.from)
+		fmt.Fprintf(w, "  %-12s  %s  (%s)\n", v.name, cmp.Or(v.value, shown[v.name]), v.from)
 	}
 	for i, t := range s.file.Sync {
-		fmt.Fprintf(w, "  %-10s  %s to %s  (%s)\n", "sync", cmp.Or(t.Prefix, "all keys"), t.Dir, s.file.place(fmt.Sprintf("sync.%d", i)))
+		fmt.Fprintf(w, "  %-12s  %s to %s  (%s)\n", "sync", cmp.Or(t.Prefix, "all keys"), t.Dir, s.file.place(fmt.Sprintf("sync.%d", i)))
 	}
 }

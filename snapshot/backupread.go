@@ -213,7 +213,7 @@ func (b *BackupReader) check(e *Entry) error {
 		return fmt.Errorf("the key %q comes after %q", e.Key, b.last)
 	case len(e.Value) > register.MaxValue:
 		return fmt.Errorf("the value of %q has %d bytes", e.Key, len(e.Value))
-	case e.Tag.TS == 0 || e.Tag.TS>>63 != 0 || e.Tag.Owner < 1 || e.Tag.Owner > register.MaxVoter:
+	case e.Tag.TS>>63 != 0 || e.Tag.Owner < 1 || e.Tag.Owner > register.MaxVoter:
 		return fmt.Errorf("the version of %q is %v", e.Key, e.Tag)
 	case e.Deleted && len(e.Value) > 0:
 		return fmt.Errorf("%q is deleted and has a value", e.Key)
