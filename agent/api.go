@@ -46,6 +46,7 @@ type api struct {
 	verify func(context.Context) (client.Verification, error)
 	sync   func(w http.ResponseWriter, r *http.Request, name string) error // of a job that keeps files
 	watch  func(w http.ResponseWriter, r *http.Request) error
+	backup func(w http.ResponseWriter, r *http.Request) error
 	age    func() time.Duration // how old what this site holds may be
 
 	handlers sync.WaitGroup
@@ -90,6 +91,8 @@ func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		err = a.list(w, r)
 	case r.URL.Path == watchPath && r.Method == http.MethodGet:
 		err = a.watch(w, r)
+	case strings.HasPrefix(r.URL.Path, snapshotPath) && r.Method == http.MethodGet && a.backup != nil:
+		err = a.backup(w, r)
 	case r.URL.Path == statusPath && r.Method == http.MethodGet:
 		err = a.getStatus(w, r)
 	case r.URL.Path == verifyPath && r.Method == http.MethodGet:

@@ -43,6 +43,8 @@ type Config struct {
 	Syncs []files.Pull
 	// Reloads gets what Syncs are to be from then on. Nil: they stay as they are.
 	Reloads <-chan []files.Pull
+	// Backups are what the agent saves by itself.
+	Backups BackupPlan
 	// Version is the program's, for status. Empty: unknown.
 	Version string
 	// Logger gets a line for each change of state. Nil: nobody is told.
@@ -66,6 +68,9 @@ func (c Config) Validate() error {
 		if host, port, err := net.SplitHostPort(addr); addr != "" && (err != nil || host == "" || !isPort(port)) {
 			return fmt.Errorf("the address %q is not HOST:PORT with a port of 1 to 65535", addr)
 		}
+	}
+	if err := c.Backups.Validate(); err != nil {
+		return err
 	}
 	return checkSyncs(c.Data, c.Syncs)
 }

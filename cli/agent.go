@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"strconv"
 
 	"github.com/urfave/cli/v2"
 
@@ -38,6 +39,9 @@ func (a *app) agentCommand() *cli.Command {
 			&cli.StringSliceFlag{Name: "seed", EnvVars: []string{"GUS_SEEDS"}, Usage: "where another site may be, `HOST:PORT`; repeat it, or separate by commas"},
 			&cli.StringFlag{Name: "log-format", EnvVars: []string{"GUS_LOG_FORMAT"}, Usage: "`FORMAT` of the log on stderr: text or json", Value: "text"},
 			&cli.StringFlag{Name: "log-level", EnvVars: []string{"GUS_LOG_LEVEL"}, Usage: "log what is at least at `LEVEL`: debug, info, warn or error", Value: "info"},
+			&cli.StringFlag{Name: "backup-every", EnvVars: []string{"GUS_BACKUP_EVERY"}, Usage: "save a backup every `D`, as in 24h", DefaultText: "never"},
+			&cli.StringFlag{Name: "backup-dir", EnvVars: []string{"GUS_BACKUP_DIR"}, Usage: "save them in `DIR`, best on another disk"},
+			&cli.StringFlag{Name: "backup-keep", EnvVars: []string{"GUS_BACKUP_KEEP"}, Usage: "keep the newest `N` of them", DefaultText: strconv.Itoa(agent.DefaultBackupKeep)},
 		},
 		Action: a.agent,
 	})

@@ -60,6 +60,7 @@ func (a *app) app() *cli.App {
 			a.setCommand(), a.getCommand(), a.deleteCommand(), a.listCommand(),
 			a.watchCommand(), a.exportCommand(), a.importCommand(),
 			a.syncCommand(),
+			a.snapshotCommand(), a.recoverCommand(),
 			a.membersCommand(), a.statusCommand(), a.waitCommand(),
 			a.initCommand(), a.tokenCommand(), a.joinCommand(),
 			a.agentCommand(), a.demoCommand(), a.benchCommand(), a.versionCommand(), a.completionCommand(),

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"time"
 
@@ -22,14 +23,17 @@ const systemConfig = "/etc/gus/gus.toml"
 // configFile is the agent's configuration file. What is not in it, and what is
 // empty, is not said.
 type configFile struct {
-	Data      string      `toml:"data"`
-	Socket    string      `toml:"socket"`
-	Listen    string      `toml:"listen"`
-	Advertise string      `toml:"advertise"`
-	Seeds     []string    `toml:"seeds"`
-	LogFormat string      `toml:"log-format"`
-	LogLevel  string      `toml:"log-level"`
-	Sync      []syncTable `toml:"sync"`
+	Data        string      `toml:"data"`
+	Socket      string      `toml:"socket"`
+	Listen      string      `toml:"listen"`
+	Advertise   string      `toml:"advertise"`
+	Seeds       []string    `toml:"seeds"`
+	LogFormat   string      `toml:"log-format"`
+	LogLevel    string      `toml:"log-level"`
+	BackupEvery string      `toml:"backup-every"`
+	BackupDir   string      `toml:"backup-dir"`
+	BackupKeep  int         `toml:"backup-keep"`
+	Sync        []syncTable `toml:"sync"`
 
 	path  string // empty: there is none
 	lines map[string]int
@@ -48,7 +52,7 @@ type syncTable struct {
 
 // configNames are the names at the top of the file, and syncNames those of a [[sync]].
 var (
-	configNames = []string{"data", "socket", "listen", "advertise", "seeds", "log-format", "log-level", "sync"}
+	configNames = []string{"data", "socket", "listen", "advertise", "seeds", "log-format", "log-level", "backup-every", "backup-dir", "backup-keep", "sync"}
 	syncNames   = []string{"prefix", "dir", "exec", "check", "exec-timeout", "delete", "template"}
 )
 
@@ -131,6 +135,8 @@ func badTOML(e *toml.DecodeError) string {
 		return key + `: must be a list of texts, as in seeds = ["192.0.2.1:7487"]`
 	case "sync":
 		return key + ": must be a table: a line [[sync]], and its names below"
+	case "backup-keep":
+		return key + ": must be a number, as in backup-keep = 7"
 	case "sync.delete", "sync.template":
 		return key + ": must be true or false"
 	}
@@ -199,6 +205,14 @@ func (f *configFile) value(name string) string {
 		return f.LogFormat
 	case "log-level":
 		return f.LogLevel
+	case "backup-every":
+		return f.BackupEvery
+	case "backup-dir":
+		return f.BackupDir
+	case "backup-keep":
+		if f.BackupKeep != 0 {
+			return strconv.Itoa(f.BackupKeep)
+		}
 	}
 	return ""
 }

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/urfave/cli/v2"
 
@@ -41,6 +42,9 @@ var settingFlags = []struct{ name, flag, variable string }{
 	{"seeds", "seed", "GUS_SEEDS"},
 	{"log-format", "log-format", "GUS_LOG_FORMAT"},
 	{"log-level", "log-level", "GUS_LOG_LEVEL"},
+	{"backup-every", "backup-every", "GUS_BACKUP_EVERY"},
+	{"backup-dir", "backup-dir", "GUS_BACKUP_DIR"},
+	{"backup-keep", "backup-keep", "GUS_BACKUP_KEEP"},
 }
 
 // readSettings reads the configuration file and says what holds, or what is wrong with it.
@@ -95,7 +99,7 @@ func settingOf(c *cli.Context, f *configFile, name, flag, variable string) setti
 		return setting{name, f.value(name), f.place(name)}
 	}
 	return setting{name, map[string]string{
-		"data": defaultData(), "listen": agent.DefaultListen, "log-format": "text", "log-level": "info",
+		"data": defaultData(), "listen": agent.DefaultListen, "log-format": "text", "log-level": "info", "backup-keep": strconv.Itoa(agent.DefaultBackupKeep),
 	}[name], "default"}
 }
 
@@ -127,6 +131,14 @@ func (v setting) wrong() (bad, why string) {
 			if addr != "" && (err != nil || host == "" || port == "0" || !isPort(port)) {
 				return addr, "is not HOST:PORT with a port of 1 to 65535"
 			}
+		}
+	case "backup-every":
+		if d, err := time.ParseDuration(v.value); v.value != "" && (err != nil || d < time.Minute) {
+			return v.value, "must be a duration of a minute at least, as in 24h"
+		}
+	case "backup-keep":
+		if n, err := strconv.Atoi(v.value); err != nil || n < 1 {
+			return v.value, "must be a number, 1 at least"
 		}
 	case "log-format":
 		if v.value != "text" && v.value != "json" {
@@ -167,6 +179,9 @@ func (s settings) agentConfig() agent.Config {
 		Syncs:     s.pulls,
 		Version:   programVersion(),
 	}
+	cfg.Backups.Dir = s.get("backup-dir")
+	cfg.Backups.Every, _ = time.ParseDuration(s.get("backup-every")) // both were checked; empty is 0
+	cfg.Backups.Keep, _ = strconv.Atoi(s.get("backup-keep"))
 	if seeds := s.get("seeds"); seeds != "" {
 		cfg.Seeds = strings.Split(seeds, ",")
 	}
@@ -183,11 +198,12 @@ func (s settings) print(w io.Writer) {
 	shown := map[string]string{
 		"socket":    filepath.Join(s.get("data"), "gus.sock"),
 		"advertise": "where they see it", "seeds": "none more",
+		"backup-every": "never", "backup-dir": "nowhere",
 	}
 	for _, v := range s.all {
-		fmt.Fprintf(w, "  %-10s  %s  (%s)\n", v.name, cmp.Or(v.value, shown[v.name]), v.from)
+		fmt.Fprintf(w, "  %-12s  %s  (%s)\n", v.name, cmp.Or(v.value, shown[v.name]), v.from)
 	}
 	for i, t := range s.file.Sync {
-		fmt.Fprintf(w, "  %-10s  %s to %s  (%s)\n", "sync", cmp.Or(t.Prefix, "all keys"), t.Dir, s.file.place(fmt.Sprintf("sync.%d", i)))
+		fmt.Fprintf(w, "  %-12s  %s to %s  (%s)\n", "sync", cmp.Or(t.Prefix, "all keys"), t.Dir, s.file.place(fmt.Sprintf("sync.%d", i)))
 	}
 }

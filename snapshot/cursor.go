@@ -25,6 +25,9 @@ type cursors struct {
 	full  bool      // and the logger was told
 }
 
+// Cluster is the id of the cluster that the database belongs to. Safe for concurrent use.
+func (s *Store) Cluster() string { return s.opts.Cluster }
+
 // Cursors returns the cursors that were set, by name; not all of them need be
 // durable yet. Safe for concurrent use.
 func (s *Store) Cursors() map[string]Cursor {

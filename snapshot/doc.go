@@ -88,6 +88,14 @@
 //     what no save waits for is tried again with longer and longer pauses, and
 //     after a save that succeeded.
 //
+// # Backups
+//
+// A backup (backup.go) is one file with the newest write of each key, as one state of the database
+// has it: a read transaction that began when it did. The records give it in the order of keys,
+// one cursor a partition, with the log's changes laid over them. What a record has beyond its newest
+// write, the voter's promises, is not in it: they bind this voter in this
+// cluster, and Build makes a database of a new one, in which nobody has promised anything.
+//
 // # Room for versions
 //
 // Each record carries the epoch that wrote it, and what it replaces is still

@@ -12,39 +12,39 @@ const (
 )
 
 // verify refuses a database that is not ours, of a newer version, or of
-// another cluster.
-func verify(tx *sql.Tx, path, cluster string) error {
+// another cluster, if one is named. It returns the id of its cluster.
+func verify(tx *sql.Tx, path, cluster string) (id string, err error) {
 	var application, version int64
 	if err := tx.QueryRow("PRAGMA application_id").Scan(&application); err != nil {
-		return explain(path, err)
+		return "", explain(path, err)
 	}
 	if application != applicationID {
-		return damaged(path, "it is not a database of gus")
+		return "", damaged(path, "it is not a database of gus")
 	}
 	if err := tx.QueryRow("PRAGMA user_version").Scan(&version); err != nil {
-		return explain(path, err)
+		return "", explain(path, err)
 	}
 	said, err := getMeta[int64](tx, path, "schema")
 	switch {
 	case version > schemaVersion && (err != nil || said == version): // its meta may be quite another
-		return fmt.Errorf("%s was %w: its schema is %d, this version knows %d: run the newer version", path, ErrNewer, version, schemaVersion)
+		return "", fmt.Errorf("%s was %w: its schema is %d, this version knows %d: run the newer version", path, ErrNewer, version, schemaVersion)
 	case err != nil:
-		return err
+		return "", err
 	case version != schemaVersion || said != schemaVersion:
-		return damaged(path, "its schema is %d and said to be %d, and there never was such a one", version, said)
+		return "", damaged(path, "its schema is %d and said to be %d, and there never was such a one", version, said)
 	}
 	if err := verifySchema(tx, path); err != nil {
-		return err
+		return "", err
 	}
 	found, err := getMeta[string](tx, path, "cluster")
 	if err != nil {
-		return err
+		return "", err
 	}
-	if found != cluster {
-		return fmt.Errorf("%s %w: it is of %q, this agent is of %q: use that cluster's data directory, or an empty one",
+	if cluster != "" && found != cluster {
+		return "", fmt.Errorf("%s %w: it is of %q, this agent is of %q: use that cluster's data directory, or an empty one",
 			path, ErrOtherCluster, found, cluster)
 	}
-	return nil
+	return found, nil
 }
 
 // verifySchema compares the tables with those that we make: a wrong bit in a

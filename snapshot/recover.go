@@ -28,7 +28,7 @@ func (s *Store) inspectOn(conn *sql.Conn) error {
 		return explain(s.path, err)
 	}
 	defer tx.Rollback() // nothing was written
-	if err := verify(tx, s.path, s.opts.Cluster); err != nil {
+	if s.opts.Cluster, err = verify(tx, s.path, s.opts.Cluster); err != nil {
 		return err
 	}
 	if err := s.check(tx); err != nil {
