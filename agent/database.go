@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 
 	"gus/membership"
+	"gus/quic"
 )
 
 // databaseFile is the database in the data directory, and databaseMark says in the
@@ -39,9 +40,12 @@ func checkDatabase(data string) error {
 	return nil
 }
 
-// noteDatabase notes, durably and before anything is said to others, that this site has a
-// database.
+// noteDatabase notes, durably and before anything is said to others, that this voter has a
+// database. An observer has promised nothing: one that has lost its copy gets another.
 func (n *node) noteDatabase() error {
+	if n.id.Role == quic.RoleObserver {
+		return nil
+	}
 	return markDatabase(filepath.Join(n.cfg.Data, membership.IdentityDir))
 }
 

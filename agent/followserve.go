@@ -43,6 +43,7 @@ type telling struct {
 	*tail
 	stream *quic.Stream
 	begun  time.Time
+	lastOp uint64  // of this site's clients, when last looked
 	phase  float64 // 0 to 1, of this one
 
 	sent    register.Seq // the last Upto
@@ -63,6 +64,9 @@ func (t *telling) run(ctx context.Context) error {
 			return err
 		}
 		if more {
+			if err := t.giveWay(ctx); err != nil {
+				return err
+			}
 			continue
 		}
 		switch err := t.wait(ctx, followAlive); {
@@ -75,6 +79,20 @@ func (t *telling) run(ctx context.Context) error {
 			return err
 		}
 	}
+}
+
+// giveWay lets the clients of this site go first, where there are any, while all that there is is
+// read from the database: an observer that joins can wait.
+func (t *telling) giveWay(ctx context.Context) error {
+	op := t.catchup.loop.desk.lastOp.Load()
+	busy := op != t.lastOp
+	t.lastOp = op
+	if t.listening || !busy {
+		t.most = maxTail
+		return nil
+	}
+	t.most = busyPage
+	return sleep(ctx, busyPause)
 }
 
 // slot is how long it is to this follower's next turn. Each has its own phase of the common

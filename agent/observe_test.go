@@ -1,7 +1,11 @@
 package agent
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -85,6 +89,24 @@ func TestObserverGoesOnWhereTheOtherWas(t *testing.T) {
 				t.Errorf("nothing is known of how far %s had come with %s", first, name)
 			}
 		}
+	})
+}
+
+// An observer whose disk was wiped gets its copy anew.
+func TestObserverWithoutItsDatabase(t *testing.T) {
+	inWorld(t, withObserver, func(w *world) {
+		ca, ob := w.sites[0], w.sites[3]
+		want := w.changeMany(60, ca)
+		w.await(func() bool { return ob.status().Following.Complete })
+		ob.kill()
+		for _, name := range []string{"gus.db", "gus.db-wal", "gus.db-shm"} {
+			if err := os.Remove(filepath.Join(ob.data(), name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+				t.Fatal(err)
+			}
+		}
+		ob.restart()
+		w.await(func() bool { return ob.status().Following.Complete })
+		ob.holds(want)
 	})
 }
 

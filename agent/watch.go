@@ -73,6 +73,9 @@ func (s *watches) serve(w http.ResponseWriter, r *http.Request) error {
 	h["Content-Type"] = []string{"application/x-ndjson"}
 	h["Cache-Control"] = []string{"no-store"}
 	w.WriteHeader(http.StatusOK)
+	if err := x.flush(); err != nil { // the client knows that there is an agent
+		return nil // nobody is left to tell
+	}
 	if err := x.run(r.Context()); r.Context().Err() == nil { // else nobody is left to tell
 		_, code := client.Code(err)
 		_ = x.enc.Encode(client.Error{Code: code, Message: err.Error()})
