@@ -182,6 +182,9 @@ next:
 
 // Many observers, in virtual time: each has each set within a few steps of the network.
 func TestManyObservers(t *testing.T) {
+	if testing.Short() {
+		t.Skip("runs fifteen sites")
+	}
 	names := []string{"ca", "va", "ir"}
 	for i := range 12 {
 		names = append(names, fmt.Sprintf("ob%d", i))
