@@ -55,7 +55,7 @@ func markDatabase(dir string) error {
 	if err != nil {
 		return fmt.Errorf("note that there is a database: %w", err)
 	}
-	if err := errors.Join(f.Sync(), f.Close(), syncDirectory(dir)); err != nil {
+	if err := errors.Join(f.Sync(), f.Close(), membership.SyncDir(dir)); err != nil {
 		return fmt.Errorf("note that there is a database: %w", err)
 	}
 	return nil

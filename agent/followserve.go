@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"time"
 
 	"gus/quic"
@@ -229,11 +230,6 @@ func cursorsOf(all map[string]snapshot.Cursor) []voterCursor {
 	for name, c := range all {
 		list = append(list, voterCursor{name, c.Database, c.Seq})
 	}
-	slices.SortFunc(list, func(a, b voterCursor) int {
-		if a.Voter < b.Voter {
-			return -1
-		}
-		return 1
-	})
+	slices.SortFunc(list, func(a, b voterCursor) int { return strings.Compare(a.Voter, b.Voter) })
 	return list
 }

@@ -41,7 +41,6 @@ type watches struct {
 type watching struct {
 	*watches
 	*tail
-	w      http.ResponseWriter
 	enc    *json.Encoder
 	flush  func() error
 	values bool
@@ -50,7 +49,7 @@ type watching struct {
 }
 
 func (s *watches) serve(w http.ResponseWriter, r *http.Request) error {
-	x := &watching{watches: s, w: w, enc: json.NewEncoder(w), flush: http.NewResponseController(w).Flush}
+	x := &watching{watches: s, enc: json.NewEncoder(w), flush: http.NewResponseController(w).Flush}
 	x.enc.SetEscapeHTML(false)
 	prefix, after, err := x.parameters(r)
 	if err != nil {
