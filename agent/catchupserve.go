@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"io"
+	"time"
 
 	"gus/quic"
 	"gus/register"
@@ -34,8 +35,14 @@ type served struct {
 	*catchup
 	stream *quic.Stream
 	*changes
-	keys []string // of the page before
+	keys []string     // of the page before
+	upto register.Seq // as said in it
+	held bool         // it stays so: a key was left out that the disk may be older of
 }
+
+// saveWait is how long a page waits for the disk, so that what it leaves out is changed again
+// on disk.
+const saveWait = 2 * time.Second
 
 func (x *served) run(ctx context.Context) error {
 	for first := true; ; first = false {
@@ -53,13 +60,14 @@ func (x *served) run(ctx context.Context) error {
 		if err := x.sendWrites(ctx, ask.Wanted); err != nil {
 			return err
 		}
-		page := &pullPage{Database: x.store.Database(), Upto: x.upto, End: true}
+		page := &pullPage{Database: x.store.Database(), Upto: x.changes.upto, End: true}
 		if !ask.Last {
 			var err error
 			if page, err = x.page(ctx); err != nil {
 				return err
 			}
 		}
+		page.Upto = x.reach(page.Upto)
 		page.Last = max(x.store.Last(), page.Upto)
 		if err := say(x.stream, &pullAnswer{Page: page}); err != nil || ask.Last {
 			return err
@@ -80,32 +88,61 @@ func (x *served) begin(ctx context.Context, ask pullAsk) error {
 	if err := x.loop.visit(ctx, func(r *register.Replica) { durable = r.Durable() }); err != nil {
 		return err
 	}
-	x.changes = newChanges(x.store, after, durable)
+	x.changes, x.upto = newChanges(x.store, after, durable), after
 	return x.look()
 }
 
+// reach returns up to where the pages so far are complete.
+func (x *served) reach(upto register.Seq) register.Seq {
+	if !x.held {
+		x.upto = upto
+	}
+	return x.upto
+}
+
 // page reads the next changes, and shows the keys of those that are settled. One
-// that is not is changed again when it is, and has a higher number then.
+// that is not is changed again when it is, and has a higher number then. Why wait for that? What is
+// on disk of it may be settled, and is what a crash leaves: nobody would come back for it.
 func (x *served) page(ctx context.Context) (*pullPage, error) {
 	keys, err := x.changes.page(maxShown, maxShownBytes)
 	if err != nil {
 		return nil, err
 	}
-	p := &pullPage{Database: x.store.Database(), Upto: x.upto, End: x.ended()}
-	shown, err := x.loop.show(ctx, keys)
+	p := &pullPage{Database: x.store.Database(), Upto: x.changes.upto, End: x.ended()}
+	x.keys = x.keys[:0]
+	var covers register.Seq
+	err = x.loop.each(ctx, len(keys), func(r *register.Replica, i int) {
+		switch s := r.Show(keys[i : i+1])[0]; {
+		case !s.Settled():
+			covers = r.Covers()
+		case !s.Tag.IsZero():
+			p.Keys, x.keys = append(p.Keys, s), append(x.keys, s.Key)
+		}
+	})
 	if err != nil {
 		return nil, err
 	}
-	x.keys = x.keys[:0]
-	for _, s := range shown {
-		if s.Settled() && !s.Tag.IsZero() {
-			p.Keys, x.keys = append(p.Keys, s), append(x.keys, s.Key)
-		}
+	if err := x.awaitSave(ctx, covers); err != nil {
+		return nil, err
 	}
 	x.mu.Lock()
 	x.served += len(p.Keys)
 	x.mu.Unlock()
 	return p, nil
+}
+
+// awaitSave waits until a save is durable, or holds the cursor where it is: the disk is full, or slow.
+func (x *served) awaitSave(ctx context.Context, covers register.Seq) error {
+	if covers == 0 {
+		return nil
+	}
+	soon, cancel := context.WithTimeout(ctx, saveWait)
+	defer cancel()
+	err := x.known(soon, covers)
+	if err != nil && soon.Err() != nil && ctx.Err() == nil {
+		x.held, err = true, nil
+	}
+	return err
 }
 
 // sendWrites sends what it has of the wanted keys of the page before. Which of

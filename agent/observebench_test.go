@@ -1,11 +1,8 @@
 package agent
 
 import (
-	"bytes"
 	"context"
 	"fmt"
-	"io"
-	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -15,7 +12,6 @@ import (
 	"time"
 
 	"gus/membership"
-	"gus/quic"
 )
 
 // observerNames returns n names of observers.
@@ -94,51 +90,6 @@ func BenchmarkObserversSee(b *testing.B) {
 	b.ReportMetric(float64(took[len(took)-1])/1e6, "ms-max")
 }
 
-// attach has an endpoint of an observer follow a voter and throw away what it is told. What it
-// returns ends that.
-func attach(b *testing.B, ob, voter *benchSite) (detach func()) {
-	id, conf, err := identify(ob.dir)
-	if err != nil {
-		b.Fatal(err)
-	}
-	conn, err := net.ListenPacket("udp", ob.addr)
-	if err != nil {
-		b.Fatal(err)
-	}
-	e, err := quic.New(quic.Config{Identity: id, Conn: conn, Configuration: conf.Number, Boot: 1, Log: voter.log,
-		Deliver: voter.deliver, Datagram: func(quic.Site, []byte) {}})
-	if err != nil {
-		b.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	var wg sync.WaitGroup
-	wg.Go(func() { _ = e.Run(ctx) })
-	if err := e.SetPeer(voter.id.Name, voter.id.Number, voter.addr); err != nil {
-		b.Fatal(err)
-	}
-	wg.Go(func() {
-		for ctx.Err() == nil {
-			s, err := e.OpenStream(ctx, voter.id.Name, purposeFollow)
-			if err != nil {
-				time.Sleep(50 * time.Millisecond)
-				continue
-			}
-			release := bind(ctx, s)
-			var ask bytes.Buffer
-			_ = streamEncoding.MarshalToBuffer(&followAsk{Version: streamVersion, Database: voter.store.Database(), After: voter.store.Last()}, &ask)
-			_ = quic.WriteFrame(s, ask.Bytes())
-			_, _ = io.Copy(io.Discard, s)
-			release()
-			_ = s.Close()
-		}
-	})
-	return func() {
-		cancel()
-		wg.Wait()
-		_ = e.Close()
-	}
-}
-
 // pairs measures the p99 of sets at a voter with something and without it, five times in
 // turns, and reports the median of the ratios.
 func pairs(b *testing.B, what string, measure func() []time.Duration, with func() (end func())) {
@@ -181,34 +132,6 @@ func (s *benchSite) sets500(d time.Duration) []time.Duration {
 	wg.Wait()
 	slices.Sort(all)
 	return all
-}
-
-// BenchmarkFollowers measures what 100 followers of one voter do to the p99 of sets there, at
-// 500 sets a second. Their own ends are on the same two cores.
-func BenchmarkFollowers(b *testing.B) {
-	sites := benchCluster(b, observerNames(100)...)
-	a := sites[0]
-	var detach []func()
-	pairs(b, "100 followers", func() []time.Duration { return a.sets500(10 * time.Second) }, func() func() {
-		detach = detach[:0]
-		for _, ob := range sites[3:] {
-			detach = append(detach, attach(b, ob, a))
-		}
-		for a.catchup.followers() < 100 {
-			time.Sleep(20 * time.Millisecond)
-		}
-		return func() {
-			for _, d := range detach {
-				d()
-			}
-			for a.catchup.followers() > 0 {
-				time.Sleep(20 * time.Millisecond)
-			}
-		}
-	})
-	for _, s := range sites[:3] {
-		s.stop()
-	}
 }
 
 // BenchmarkObserverJoins measures what an observer that joins a cluster with 100,000 keys of 100

@@ -33,9 +33,10 @@ type tail struct {
 	most   int          // keys that are read of the database at once
 	cursor register.Seq // all that is settled and in a save up to it has been returned
 
-	pages     *changes // of the database, while they are read
-	listening bool     // to the feed
-	at        uint64   // the position in it
+	pages     *changes     // of the database, while they are read
+	until     register.Seq // the cursor stays where it is before that save
+	listening bool         // to the feed
+	at        uint64       // the position in it
 }
 
 func newTail(l *loop, store *snapshot.Store, prefix string, after register.Seq) *tail {
@@ -57,7 +58,7 @@ func (t *tail) next(ctx context.Context) (events []*event, more bool, err error)
 		var ok bool
 		events, t.at, upto, ok = t.loop.feed.read(t.at, maxTail, maxTailBytes)
 		if ok {
-			t.cursor = max(t.cursor, upto)
+			t.reach(upto)
 			return t.below(events), t.at < t.loop.feed.position(), nil
 		}
 		t.listening = false
@@ -100,19 +101,31 @@ func (t *tail) scan(ctx context.Context) (events []*event, err error) {
 	err = t.loop.each(ctx, len(wanted), func(r *register.Replica, i int) {
 		if n, ok := r.Told(wanted[i]); ok {
 			events = append(events, &event{News: n})
+		} else {
+			t.until = r.Covers()
 		}
 	})
 	if err != nil {
 		return nil, err
 	}
-	t.cursor = t.pages.upto
+	t.reach(t.pages.upto)
 	if t.pages.ended() {
 		return events, t.listen(ctx)
 	}
 	return events, nil
 }
 
+// reach moves the cursor on: all that is in the saves up to that one has been returned. Of a key of
+// which something was about to be told when the database was read, those may hold an older
+// version that is settled: it is what a crash leaves, if it comes before that is saved.
+func (t *tail) reach(upto register.Seq) {
+	if upto >= t.until {
+		t.cursor = max(t.cursor, upto)
+	}
+}
+
 func (t *tail) begin(ctx context.Context) (*changes, error) {
+	t.until = 0
 	var durable register.Seq
 	if err := t.loop.visit(ctx, func(r *register.Replica) { durable = r.Durable() }); err != nil {
 		return nil, err

@@ -26,6 +26,9 @@ func TestMain(m *testing.M) {
 	if what := os.Getenv(restoreVariable); what != "" { // backup_test.go
 		beRestorer(what)
 	}
+	if what := os.Getenv(followersVariable); what != "" { // followersbench_test.go
+		beFollowers(what)
+	}
 	goleak.VerifyTestMain(m)
 }
 

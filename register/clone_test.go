@@ -60,7 +60,7 @@ func (r *Replica) clone() *Replica {
 
 func (g *register) clone(zero *version, own map[*pending]*pending) *register {
 	h := *g
-	h.fresh = false // nobody listens
+	h.fresh = 0 // nobody listens
 	seen := map[*version]*version{zero: zero}
 	version := func(v *version) *version {
 		if seen[v] == nil {

@@ -10,8 +10,9 @@ type News struct {
 	Write
 }
 
-// fresh is news that waits for its write to be durable here. A register has one
-// such at most: what becomes settled meanwhile follows it.
+// fresh is news that waits for its write to be durable here. Of a register there is one
+// such for each save that something waits for, the newest of it: all of that save is to
+// be told with it, for the next save may never be.
 type fresh struct {
 	g    *register
 	w    *version
@@ -28,16 +29,18 @@ func (r *Replica) settle(g *register) {
 
 // news has the newest settled write of g told.
 func (r *Replica) news(g *register) {
-	if w := g.newest(); !g.fresh && w != r.zero && !w.Tag.Less(r.maybe[g.key]) {
-		delete(r.maybe, g.key)
-		g.fresh = true
-		r.fresh = append(r.fresh, g.news())
-	}
-}
-
-func (g *register) news() fresh {
 	w := g.newest()
-	return fresh{g: g, w: w, held: w == g.readable, rest: g.rest}
+	if w == r.zero || w.Tag.Less(r.maybe[g.key]) {
+		return
+	}
+	delete(r.maybe, g.key)
+	f := fresh{g: g, w: w, held: w == g.readable, rest: g.rest}
+	if last := int(g.fresh) - 1; last >= 0 && r.fresh[last].rest >= g.rest {
+		r.fresh[last] = f
+		return
+	}
+	r.fresh = append(r.fresh, f)
+	g.fresh = uint32(len(r.fresh))
 }
 
 // newest returns the newest settled write that is known here.
@@ -66,12 +69,23 @@ func (g *register) newest() *version {
 func (r *Replica) Settled(tell func(News)) (upto, before Seq) {
 	before = max(r.saved, r.saving)
 	kept := r.fresh[:0]
-	for _, f := range r.fresh {
+	for i, f := range r.fresh {
 		if f.g.marked {
 			before = r.next
 		}
-		if f = r.tellFresh(f, tell); f.g.fresh {
+		last := int(f.g.fresh) == i+1
+		if f.rest > r.saved {
 			kept = append(kept, f)
+			if last {
+				f.g.fresh = uint32(len(kept))
+			}
+			continue
+		}
+		if f.w.hasValue { // otherwise something newer has followed it
+			tell(News{Key: f.g.key, Held: f.held, Write: f.w.Write})
+		}
+		if last {
+			f.g.fresh = 0
 		}
 	}
 	clear(r.fresh[len(kept):])
@@ -83,14 +97,14 @@ func (r *Replica) Settled(tell func(News)) (upto, before Seq) {
 // It returns false where there is none, and where Settled is about to tell more.
 func (r *Replica) Told(key string) (News, bool) {
 	g := r.regs[key]
-	if g == nil || g.fresh || g.newest() == r.zero {
+	if g == nil || g.fresh != 0 {
 		return News{}, false
 	}
-	n := g.news()
-	if n.w.Tag.Less(r.maybe[key]) {
+	w := g.newest()
+	if w == r.zero || w.Tag.Less(r.maybe[key]) {
 		return News{}, false
 	}
-	return News{Key: key, Held: n.held, Write: n.w.Write}, true
+	return News{Key: key, Held: w == g.readable, Write: w.Write}, true
 }
 
 // Unsettled yields the keys of which there is something that is not known to be settled, or may
@@ -114,19 +128,4 @@ func (r *Replica) Unsettled() iter.Seq2[string, Tag] {
 func (r *Replica) Knows(key string, t Tag) bool {
 	g := r.regs[key]
 	return g != nil && !g.newest().Tag.Less(t)
-}
-
-// tellFresh tells f and what has followed it, and returns what has to wait.
-func (r *Replica) tellFresh(f fresh, tell func(News)) fresh {
-	for min(f.rest, f.g.rest) <= r.saved { // a dropped write puts g.rest back
-		if f.w.hasValue { // otherwise something newer has followed it
-			tell(News{Key: f.g.key, Held: f.held, Write: f.w.Write})
-		}
-		if f.g.newest() == f.w {
-			f.g.fresh = false
-			break
-		}
-		f = f.g.news()
-	}
-	return f
 }

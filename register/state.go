@@ -23,10 +23,10 @@ type register struct {
 	orphanTS uint64     // orphan: 0: none
 	rest     Seq        // the record that holds the last change of this key
 	live     *live
-	listed   bool // is in Replica.active
-	marked   bool // is in Replica.marks
-	counted  bool // cur is in Replica.content
-	fresh    bool // is in Replica.fresh
+	listed   bool   // is in Replica.active
+	marked   bool   // is in Replica.marks
+	counted  bool   // cur is in Replica.content
+	fresh    uint32 // its last place in Replica.fresh, from 1 on; 0: none
 }
 
 // live is what a register needs only while something is going on.

@@ -208,12 +208,12 @@ var brokenRules = []brokenRule{
 	},
 	{
 		name:     "told-early", // what is not durable is told to followers
-		edits:    []edit{{"settled.go", "for f.rest <= r.saved {", "for f.rest <= r.saved || broken(\"told-early\") {"}},
+		edits:    []edit{{"settled.go", "if f.rest > r.saved {", "if f.rest > r.saved && !broken(\"told-early\") {"}},
 		scenario: watched(catchingUp(slowDisks(contended(3, 0)))),
 	},
 	{
 		name:     "told-lower", // what may have been told before a crash is forgotten
-		edits:    []edit{{"settled.go", "w != r.zero && !w.Tag.Less(r.maybe[g.key]) {", "w != r.zero && (broken(\"told-lower\") || !w.Tag.Less(r.maybe[g.key])) {"}},
+		edits:    []edit{{"settled.go", "if w == r.zero || w.Tag.Less(r.maybe[g.key]) {", "if w == r.zero || !broken(\"told-lower\") && w.Tag.Less(r.maybe[g.key]) {"}},
 		scenario: watched(catchingUp(slowDisks(contended(3, 0)))),
 	},
 	{
@@ -222,9 +222,24 @@ var brokenRules = []brokenRule{
 		scenario: watched(contended(3, 0)),
 	},
 	{
-		name:     "told-once", // what becomes settled while older news waits is not told
-		edits:    []edit{{"settled.go", "if f.g.newest() == f.w {", "if f.g.newest() == f.w || broken(\"told-once\") {"}},
+		name:     "told-once", // what becomes settled while older news waits for the same save is not told
+		edits:    []edit{{"settled.go", "\t\tr.fresh[last] = f\n", "\t\tif !broken(\"told-once\") {\n\t\t\tr.fresh[last] = f\n\t\t}\n"}},
 		scenario: watched(catchingUp(slowDisks(contended(3, 0)))),
+	},
+	{
+		name:     "mark-dropped", // a mark that went with a write goes where that is dropped
+		edits:    []edit{{"recover.go", "r.marking = append(r.marking, g)", "if broken(\"mark-dropped\") && g.rest == r.next {\n\t\t\tcontinue\n\t\t}\n\t\tr.marking = append(r.marking, g)"}},
+		scenario: watched(fullDisks(contended(3, 0))),
+	},
+	{
+		name:     "covers", // a cursor passes over a key that is about to be saved
+		edits:    []edit{{"catchup.go", "if len(r.dirty) > 0 {", "if broken(\"covers\") {\n\t\treturn r.saved\n\t}\n\tif len(r.dirty) > 0 {"}},
+		scenario: watched(savedLate(contended(3, 0))),
+	},
+	{
+		name:     "mixed-starts", // the records of one start go with the number of an earlier one
+		edits:    []edit{{"progress.go", "max(m.Boot, r.boots[from])", "map[bool]uint64{false: max(m.Boot, r.boots[from]), true: r.boots[from]}[broken(\"mixed-starts\")]"}},
+		scenario: startedAgain(contended(3, 0)),
 	},
 	{
 		name:     "stays-open", // what stays open is not read
@@ -407,6 +422,25 @@ func slowDisks(s func(uint64) Config) func(uint64) Config {
 		c.SaveTime = 10 * c.Unit
 		c.Ops, c.Sets, c.Pace = 20, 0.3, 2*c.Unit
 		c.Crashes, c.Restart = 3, 5*c.Unit
+		return c
+	}
+}
+
+// fullDisks lets the disks of s be full for a while.
+func fullDisks(s func(uint64) Config) func(uint64) Config {
+	return func(seed uint64) Config {
+		c := s(seed)
+		c.SaveTime, c.FullDisks, c.Ops = 2*c.Unit, 4, 20
+		return c
+	}
+}
+
+// startedAgain lets a few voters of s start again and again, with all that they ever said still under way.
+func startedAgain(s func(uint64) Config) func(uint64) Config {
+	return func(seed uint64) Config {
+		c := s(seed)
+		c.Ask, c.Crashes, c.Restart, c.TickEvery = true, 6, 20*c.Unit, 20*c.Unit
+		c.Tail, c.LossAtBreak, c.Ops, c.Pace = 6.5, 0, 60, 8*c.Unit
 		return c
 	}
 }

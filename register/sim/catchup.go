@@ -121,6 +121,7 @@ func (w *world) planRollback(span time.Duration) {
 			v.crash()
 			v.disk, v.rolled = image, true
 			v.follower.forget()
+			v.puller.forget()
 			w.log(traceRollback, uint64(v.pos), func() string { return v.name() + " is put back to an older image" })
 			w.restart(v)
 		})

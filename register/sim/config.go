@@ -63,6 +63,7 @@ type Config struct {
 	PowerCut    bool // when all is over, all voters crash at once and start again
 
 	unwatched bool // judge by histories alone, not by what is said
+	unpulled  bool // nobody catches up by a cursor
 
 	// New makes a replica; nil: register.New.
 	New func(register.Config, iter.Seq2[register.Record, error]) (*register.Replica, error)

@@ -18,6 +18,7 @@ type follower struct {
 	take   func(register.News) // who is told; nil: nobody
 
 	listening bool
+	until     register.Seq            // the cursor stays where it is before that save
 	at        int                     // what of the news it has taken in
 	news      []told                  // of the voter's life
 	last      map[string]register.Tag // in the news
@@ -65,14 +66,18 @@ func (f *follower) follow() {
 	v := f.v
 	if !f.listening {
 		end := v.core.Durable()
+		f.until = 0
 		for _, k := range v.disk.Changed(f.cursor) {
 			if n, ok := v.core.Told(k); ok {
 				f.deliver(n)
+			} else {
+				f.until = v.core.Covers()
 			}
 		}
 		for f.at = 0; f.at < len(f.news) && f.news[f.at].before <= end; f.at++ {
 		}
-		f.listening, f.cursor = true, max(f.cursor, end)
+		f.listening = true
+		f.reach(end)
 	}
 	for ; f.at < len(f.news); f.at++ {
 		for _, n := range f.news[f.at].news {
@@ -80,7 +85,15 @@ func (f *follower) follow() {
 				f.deliver(n)
 			}
 		}
-		f.cursor = max(f.cursor, f.news[f.at].upto)
+		f.reach(f.news[f.at].upto)
+	}
+}
+
+// reach moves the cursor on: all up to that save is taken in. What was about to be told when
+// the disk was read may be in the saves up to end as well, or an older version of it: a crash would leave that.
+func (f *follower) reach(upto register.Seq) {
+	if upto >= f.until {
+		f.cursor = max(f.cursor, upto)
 	}
 }
 

@@ -45,6 +45,7 @@ var harsh = []struct {
 	{"marks are lost and records replayed", func(c *Config, r *rand.Rand) {
 		c.Crashes, c.Blackouts, c.Restart, c.TickEvery = 5, 2, 10*c.Unit, 10*c.Unit
 		c.PowerCut, c.New = true, forgetful(r)
+		c.unpulled = true // a mark that was lost and comes back is news without a save
 	}},
 	{"writes are given up while they are saved, and voters crash", func(c *Config, r *rand.Rand) {
 		c.GiveUp, c.Patience, c.SaveTime = 0.7, 3*c.Unit, 10*c.Unit

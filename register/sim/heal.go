@@ -101,6 +101,7 @@ func (w *world) healAll() {
 		w.atRest(v)
 		if !w.over() && !w.cfg.unwatched {
 			v.follower.complete()
+			v.puller.complete()
 			w.observer.complete(v)
 		}
 	}

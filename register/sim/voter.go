@@ -29,6 +29,7 @@ type voter struct {
 	gets    map[string]int // by key: the turn in which a get began last
 
 	follower *follower
+	puller   *puller
 }
 
 func (v *voter) name() string { return "v" + strconv.Itoa(int(v.id)) }
@@ -119,6 +120,7 @@ func (v *voter) input(do func()) {
 			v.turning = false
 			v.turns++
 			v.follower.turn()
+			v.puller.turn()
 			register.Drive(v.core, v, v, v.report)
 		}
 	})

@@ -117,6 +117,7 @@ func (w *world) build() {
 		v := &voter{w: w, pos: i, id: next, slow: math.Exp(3*w.rng.Float64() - 2)}
 		v.setClock(w.rng)
 		v.follower = &follower{v: v, rng: rand.New(rand.NewPCG(w.cfg.Seed, 16+uint64(i))), seen: map[string]register.Tag{}, last: map[string]register.Tag{}}
+		v.puller = newPuller(v)
 		w.voters, w.byID[next] = append(w.voters, v), v
 		next++
 		if w.rng.IntN(8) == 0 { // permanent numbers have gaps
