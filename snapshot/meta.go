@@ -1,6 +1,7 @@
 package snapshot
 
 import (
+	"context"
 	"database/sql"
 	"errors"
 	"fmt"
@@ -30,10 +31,10 @@ func verify(tx *sql.Tx, path, cluster string) error {
 		return fmt.Errorf("%s was %w: its schema is %d, this version knows %d: run the newer version", path, ErrNewer, version, schemaVersion)
 	case err != nil:
 		return err
-	case version != schemaVersion || said != schemaVersion:
+	case version != said || said < 1 || said > schemaVersion:
 		return damaged(path, "its schema is %d and said to be %d, and there never was such a one", version, said)
 	}
-	if err := verifySchema(tx, path); err != nil {
+	if err := verifySchema(tx, path, version); err != nil {
 		return err
 	}
 	found, err := getMeta[string](tx, path, "cluster")
@@ -49,8 +50,8 @@ func verify(tx *sql.Tx, path, cluster string) error {
 
 // verifySchema compares the tables with those that we make: a wrong bit in a
 // definition could make another one of it.
-func verifySchema(tx *sql.Tx, path string) (err error) {
-	for _, text := range schema {
+func verifySchema(tx *sql.Tx, path string, version int64) (err error) {
+	for _, text := range tables(version) {
 		var n int
 		if err := tx.QueryRow("SELECT count(*) FROM sqlite_schema WHERE sql = ?", text).Scan(&n); err != nil {
 			return explain(path, err)
@@ -59,6 +60,30 @@ func verifySchema(tx *sql.Tx, path string) (err error) {
 			return damaged(path, "its schema is incomplete, it has no %.30q", text)
 		}
 	}
+	return nil
+}
+
+// upgrade makes the tables of the present schema in a verified database of an older
+// one, all of them or none.
+func (s *Store) upgrade() error {
+	if s.version == schemaVersion {
+		return nil
+	}
+	ctx := context.Background()
+	texts := append([]string{"BEGIN IMMEDIATE"}, added...)
+	for _, text := range append(texts, fmt.Sprintf("PRAGMA user_version = %d", schemaVersion)) {
+		if _, err := s.conn.ExecContext(ctx, text); err != nil {
+			return err // the connection is closed, and that rolls back
+		}
+	}
+	value := int64(schemaVersion)
+	if _, err := s.conn.ExecContext(ctx, metaPut, "schema", value, sumOf("meta", "schema", value)); err != nil {
+		return err
+	}
+	if _, err := s.conn.ExecContext(ctx, "COMMIT"); err != nil {
+		return err
+	}
+	s.log.Info("the database is of this version's schema now", "path", s.path, "schema", schemaVersion)
 	return nil
 }
 

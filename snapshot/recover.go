@@ -34,7 +34,10 @@ func (s *Store) inspectOn(conn *sql.Conn) error {
 	if err := s.check(tx); err != nil {
 		return err
 	}
-	for _, load := range []func(*sql.Tx) error{s.loadMeta, s.loadPasses, s.loadEpochs, s.loadCursors, s.loadLog} {
+	if s.version, err = getMeta[int64](tx, s.path, "schema"); err != nil {
+		return err
+	}
+	for _, load := range []func(*sql.Tx) error{s.loadMeta, s.loadPasses, s.loadEpochs, s.loadCursors, s.loadLog, s.loadTimeline} {
 		if err := load(tx); err != nil {
 			return err
 		}

@@ -11,6 +11,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 )
 
 // applicationID marks a database as ours in its header: "GUS" and a zero.
@@ -19,7 +20,7 @@ const applicationID = 0x47555300
 // schemaVersion is the version of the schema below. It stands in the header
 // (user_version), where it can be read whatever the tables are, and in meta,
 // where a flipped bit is found.
-const schemaVersion = 1
+const schemaVersion = 2
 
 // schema makes the tables, each with the sums that tell a wrong bit (sum.go).
 //
@@ -83,6 +84,39 @@ var schema = []string{
 	PRIMARY KEY (part, key)
 ) STRICT, WITHOUT ROWID`,
 	`CREATE INDEX changed ON records (seq, part, key, sum)`,
+}
+
+// added are the tables that version 2 of the schema has beyond version 1: see history.go.
+var added = []string{
+	`CREATE TABLE versions (
+	until   INTEGER NOT NULL,
+	part    INTEGER NOT NULL,
+	key     BLOB NOT NULL,
+	epoch   INTEGER NOT NULL,
+	ts      INTEGER NOT NULL,
+	owner   INTEGER NOT NULL,
+	deleted INTEGER NOT NULL,
+	sum     INTEGER NOT NULL,
+	value   BLOB NOT NULL,
+	PRIMARY KEY (until, part, key)
+) STRICT, WITHOUT ROWID`,
+	`CREATE INDEX of_key ON versions (part, key, until)`,
+	`CREATE TABLE timeline (
+	number INTEGER PRIMARY KEY,
+	seq    INTEGER NOT NULL,
+	time   INTEGER NOT NULL,
+	ran    INTEGER NOT NULL,
+	bytes  INTEGER NOT NULL,
+	sum    INTEGER NOT NULL
+) STRICT`,
+}
+
+// tables are those of a version of the schema.
+func tables(version int64) []string {
+	if version == 1 {
+		return schema
+	}
+	return slices.Concat(schema, added)
 }
 
 // connect opens the one connection of a handle of its own on the database at
@@ -169,7 +203,7 @@ func fill(conn *sql.Conn, cluster string) error {
 	ctx := context.Background()
 	var id [8]byte
 	rand.Read(id[:]) // never fails
-	statements := append([]string{"BEGIN IMMEDIATE"}, schema...)
+	statements := append([]string{"BEGIN IMMEDIATE"}, tables(schemaVersion)...)
 	statements = append(statements, fmt.Sprintf("PRAGMA application_id = %d", applicationID),
 		fmt.Sprintf("PRAGMA user_version = %d", schemaVersion))
 	for _, text := range statements {
