@@ -11,6 +11,7 @@ import (
 	"strconv"
 
 	"gus/agent/files"
+	"gus/snapshot"
 )
 
 // DefaultListen is where an agent listens for other sites: on all addresses, at
@@ -43,6 +44,9 @@ type Config struct {
 	Syncs []files.Pull
 	// Reloads gets what Syncs are to be from then on. Nil: they stay as they are.
 	Reloads <-chan []files.Pull
+	// Retain is how much of the past is kept. Its zero values: a day, a tenth of the disk
+	// that Data is on, and any number of epochs.
+	Retain snapshot.Retention
 	// Version is the program's, for status. Empty: unknown.
 	Version string
 	// Logger gets a line for each change of state. Nil: nobody is told.

@@ -38,6 +38,9 @@ func (a *app) agentCommand() *cli.Command {
 			&cli.StringSliceFlag{Name: "seed", EnvVars: []string{"GUS_SEEDS"}, Usage: "where another site may be, `HOST:PORT`; repeat it, or separate by commas"},
 			&cli.StringFlag{Name: "log-format", EnvVars: []string{"GUS_LOG_FORMAT"}, Usage: "`FORMAT` of the log on stderr: text or json", Value: "text"},
 			&cli.StringFlag{Name: "log-level", EnvVars: []string{"GUS_LOG_LEVEL"}, Usage: "log what is at least at `LEVEL`: debug, info, warn or error", Value: "info"},
+			&cli.StringFlag{Name: "retain-for", EnvVars: []string{"GUS_RETAIN_FOR"}, Usage: "keep epochs for the duration `D` of running time", DefaultText: "24h"},
+			&cli.StringFlag{Name: "retain-bytes", EnvVars: []string{"GUS_RETAIN_BYTES"}, Usage: "older versions may take `BYTES`, as in 2GiB", DefaultText: "a tenth of the disk"},
+			&cli.StringFlag{Name: "retain-epochs", EnvVars: []string{"GUS_RETAIN_EPOCHS"}, Usage: "keep at most `N` epochs", DefaultText: "no limit"},
 		},
 		Action: a.agent,
 	})

@@ -22,14 +22,19 @@ const systemConfig = "/etc/gus/gus.toml"
 // configFile is the agent's configuration file. What is not in it, and what is
 // empty, is not said.
 type configFile struct {
-	Data      string      `toml:"data"`
-	Socket    string      `toml:"socket"`
-	Listen    string      `toml:"listen"`
-	Advertise string      `toml:"advertise"`
-	Seeds     []string    `toml:"seeds"`
-	LogFormat string      `toml:"log-format"`
-	LogLevel  string      `toml:"log-level"`
-	Sync      []syncTable `toml:"sync"`
+	Data      string   `toml:"data"`
+	Socket    string   `toml:"socket"`
+	Listen    string   `toml:"listen"`
+	Advertise string   `toml:"advertise"`
+	Seeds     []string `toml:"seeds"`
+	LogFormat string   `toml:"log-format"`
+	LogLevel  string   `toml:"log-level"`
+
+	RetainFor    string `toml:"retain-for"`
+	RetainBytes  string `toml:"retain-bytes"`
+	RetainEpochs string `toml:"retain-epochs"`
+
+	Sync []syncTable `toml:"sync"`
 
 	path  string // empty: there is none
 	lines map[string]int
@@ -48,7 +53,7 @@ type syncTable struct {
 
 // configNames are the names at the top of the file, and syncNames those of a [[sync]].
 var (
-	configNames = []string{"data", "socket", "listen", "advertise", "seeds", "log-format", "log-level", "sync"}
+	configNames = []string{"data", "socket", "listen", "advertise", "seeds", "log-format", "log-level", "retain-for", "retain-bytes", "retain-epochs", "sync"}
 	syncNames   = []string{"prefix", "dir", "exec", "check", "exec-timeout", "delete", "template"}
 )
 
@@ -199,6 +204,12 @@ func (f *configFile) value(name string) string {
 		return f.LogFormat
 	case "log-level":
 		return f.LogLevel
+	case "retain-for":
+		return f.RetainFor
+	case "retain-bytes":
+		return f.RetainBytes
+	case "retain-epochs":
+		return f.RetainEpochs
 	}
 	return ""
 }

@@ -70,14 +70,17 @@ func TestWhatComesBeforeWhat(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := "configuration " + path + ` is good:
-  data        /variable  (GUS_DATA)
-  socket      /variable/gus.sock  (default)
-  listen      :1  (` + path + `:2)
-  advertise   flag:1  (--advertise)
-  seeds       a:1,b:2  (GUS_SEEDS)
-  log-format  text  (default)
-  log-level   warn  (` + path + `:4)
-  sync        app/ to /etc/app  (` + path + `:5)
+  data           /variable  (GUS_DATA)
+  socket         /variable/gus.sock  (default)
+  listen         :1  (` + path + `:2)
+  advertise      flag:1  (--advertise)
+  seeds          a:1,b:2  (GUS_SEEDS)
+  log-format     text  (default)
+  log-level      warn  (` + path + `:4)
+  retain-for     24h  (default)
+  retain-bytes   a tenth of the disk  (default)
+  retain-epochs  no limit  (default)
+  sync           app/ to /etc/app  (` + path + `:5)
 `
 	if out.String() != want {
 		t.Errorf("said\n%s want\n%s", out.String(), want)

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/urfave/cli/v2"
 
@@ -41,6 +42,9 @@ var settingFlags = []struct{ name, flag, variable string }{
 	{"seeds", "seed", "GUS_SEEDS"},
 	{"log-format", "log-format", "GUS_LOG_FORMAT"},
 	{"log-level", "log-level", "GUS_LOG_LEVEL"},
+	{"retain-for", "retain-for", "GUS_RETAIN_FOR"},
+	{"retain-bytes", "retain-bytes", "GUS_RETAIN_BYTES"},
+	{"retain-epochs", "retain-epochs", "GUS_RETAIN_EPOCHS"},
 }
 
 // readSettings reads the configuration file and says what holds, or what is wrong with it.
@@ -95,7 +99,7 @@ func settingOf(c *cli.Context, f *configFile, name, flag, variable string) setti
 		return setting{name, f.value(name), f.place(name)}
 	}
 	return setting{name, map[string]string{
-		"data": defaultData(), "listen": agent.DefaultListen, "log-format": "text", "log-level": "info",
+		"data": defaultData(), "listen": agent.DefaultListen, "log-format": "text", "log-level": "info", "retain-for": "24h",
 	}[name], "default"}
 }
 
@@ -136,8 +140,41 @@ func (v setting) wrong() (bad, why string) {
 		if _, ok := logLevels[v.value]; !ok {
 			return v.value, "must be debug, info, warn or error"
 		}
+	default:
+		return v.wrongRetention()
 	}
 	return "", ""
+}
+
+// wrongRetention is wrong of what says how much of the past is kept.
+func (v setting) wrongRetention() (bad, why string) {
+	switch v.name {
+	case "retain-for":
+		if d, err := time.ParseDuration(v.value); err != nil || d < time.Minute {
+			return v.value, "must be a duration of a minute or more, such as 24h"
+		}
+	case "retain-bytes":
+		if _, ok := bytesOf(v.value); !ok && v.value != "" {
+			return v.value, "must be a number of bytes, such as 500MiB or 2GiB"
+		}
+	case "retain-epochs":
+		if n, err := strconv.ParseInt(v.value, 10, 64); (err != nil || n < 0) && v.value != "" {
+			return v.value, "must be a number of epochs, 0 for no limit"
+		}
+	}
+	return "", ""
+}
+
+// bytesOf reads a number of bytes, above 0.
+func bytesOf(text string) (int64, bool) {
+	unit := int64(1)
+	for suffix, u := range map[string]int64{"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40} {
+		if number, ok := strings.CutSuffix(text, suffix); ok {
+			text, unit = number, u
+		}
+	}
+	n, err := strconv.ParseInt(strings.TrimSpace(text), 10, 64)
+	return n * unit, err == nil && n > 0 && n <= (1<<62)/unit
 }
 
 func isPort(s string) bool {
@@ -167,6 +204,9 @@ func (s settings) agentConfig() agent.Config {
 		Syncs:     s.pulls,
 		Version:   programVersion(),
 	}
+	cfg.Retain.For, _ = time.ParseDuration(s.get("retain-for"))
+	cfg.Retain.Bytes, _ = bytesOf(s.get("retain-bytes"))
+	cfg.Retain.Epochs, _ = strconv.ParseInt(s.get("retain-epochs"), 10, 64)
 	if seeds := s.get("seeds"); seeds != "" {
 		cfg.Seeds = strings.Split(seeds, ",")
 	}
@@ -183,11 +223,12 @@ func (s settings) print(w io.Writer) {
 	shown := map[string]string{
 		"socket":    filepath.Join(s.get("data"), "gus.sock"),
 		"advertise": "where they see it", "seeds": "none more",
+		"retain-bytes": "a tenth of the disk", "retain-epochs": "no limit",
 	}
 	for _, v := range s.all {
-		fmt.Fprintf(w, "  %-10s  %s  (%s)\n", v.name, cmp.Or(v.value, shown[v.name]), v.from)
+		fmt.Fprintf(w, "  %-13s  %s  (%s)\n", v.name, cmp.Or(v.value, shown[v.name]), v.from)
 	}
 	for i, t := range s.file.Sync {
-		fmt.Fprintf(w, "  %-10s  %s to %s  (%s)\n", "sync", cmp.Or(t.Prefix, "all keys"), t.Dir, s.file.place(fmt.Sprintf("sync.%d", i)))
+		fmt.Fprintf(w, "  %-13s  %s to %s  (%s)\n", "sync", cmp.Or(t.Prefix, "all keys"), t.Dir, s.file.place(fmt.Sprintf("sync.%d", i)))
 	}
 }

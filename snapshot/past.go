@@ -58,6 +58,19 @@ func (s *Store) MomentAt(t time.Time) (Moment, error) {
 	return list[0], nil
 }
 
+// MomentAtNumber returns the epoch of that number, or ErrNoEpoch. Safe for concurrent use
+// before Close.
+func (s *Store) MomentAtNumber(number uint64) (Moment, error) {
+	list, err := s.Timeline(number+1, 1)
+	if err == nil && (len(list) == 0 || list[0].Number != number) {
+		err = noEpoch{number, s.kept()}
+	}
+	if err != nil {
+		return Moment{}, err
+	}
+	return list[0], nil
+}
+
 // bounded is n as SQLite can have it.
 func bounded(n uint64) int64 { return int64(min(n, 1<<63-1)) }
 

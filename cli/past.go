@@ -1,0 +1,76 @@
+package cli
+
+import (
+	"context"
+	"strconv"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"gus/agent/client"
+)
+
+// pastFlags name an epoch: by its number, by a time, or by how long ago.
+func pastFlags() []cli.Flag {
+	return []cli.Flag{
+		&cli.StringFlag{Name: "epoch", Usage: "as it was at the end of epoch `N`"},
+		&cli.StringFlag{Name: "at", Usage: "as it was at the `TIME`, as in 2026-11-30T12:00 (of this place) or 2026-11-30T12:00:00Z"},
+		&cli.StringFlag{Name: "ago", Usage: "as it was the duration `D` ago, as in 2h"},
+	}
+}
+
+// pastOf returns the epoch that the flags name; 0: they name none.
+func pastOf(c *cli.Context, cl *client.Client) (epoch uint64, err error) {
+	given := ""
+	for _, name := range []string{"epoch", "at", "ago"} {
+		if !c.IsSet(name) {
+			continue
+		}
+		if given != "" {
+			return 0, usage("%s: --%s or --%s, not both", c.Command.Name, given, name)
+		}
+		given = name
+		text := c.String(name)
+		if epoch, err = epochNamed(c, cl, name, text); err != nil {
+			return 0, err
+		}
+	}
+	return epoch, nil
+}
+
+// epochNamed returns the epoch that the value of a flag means.
+func epochNamed(c *cli.Context, cl *client.Client, flag, text string) (uint64, error) {
+	if flag == "epoch" {
+		n, err := strconv.ParseUint(text, 10, 63)
+		if err == nil && n > 0 {
+			return n, nil
+		}
+	}
+	var t time.Time
+	if d, err := time.ParseDuration(text); flag != "at" && err == nil && d >= 0 {
+		t = time.Now().Add(-d)
+	} else if at, ok := timeOf(text); flag != "ago" && ok {
+		t = at
+	} else {
+		return 0, usage("%s: --%s %q: %s", c.Command.Name, flag, text, map[string]string{
+			"epoch": "must be an epoch's number, a time such as 2026-11-30T12:00, or how long ago, such as 2h",
+			"at":    "must be a time such as 2026-11-30T12:00 or 2026-11-30T12:00:00Z",
+			"ago":   "must be a duration such as 2h or 90s",
+		}[flag])
+	}
+	e, err := within(c.Context, c.Duration("timeout"), func(ctx context.Context) (client.PastEpoch, error) { return cl.EpochAt(ctx, t) })
+	return e.Number, err
+}
+
+// timeOf reads a time: RFC 3339, or one of this place.
+func timeOf(text string) (time.Time, bool) {
+	if t, err := time.Parse(time.RFC3339, text); err == nil {
+		return t, true
+	}
+	for _, layout := range []string{"2006-01-02T15:04", "2006-01-02T15:04:05", "2006-01-02 15:04", time.DateTime, time.DateOnly} {
+		if t, err := time.ParseInLocation(layout, text, time.Local); err == nil {
+			return t, true
+		}
+	}
+	return time.Time{}, false
+}
