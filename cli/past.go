@@ -47,7 +47,7 @@ func epochNamed(c *cli.Context, cl *client.Client, flag, text string) (uint64, e
 		}
 	}
 	var t time.Time
-	if d, err := time.ParseDuration(text); flag != "at" && err == nil && d >= 0 {
+	if d, err := time.ParseDuration(text); flag != "at" && text != "0" && err == nil && d >= 0 {
 		t = time.Now().Add(-d)
 	} else if at, ok := timeOf(text); flag != "ago" && ok {
 		t = at
