@@ -60,7 +60,7 @@ const (
 	// compactEach is after how many epochs there is a compaction.
 	compactEach = 100
 	// compactRows is how many versions one step of it deletes at most.
-	compactRows = 256
+	compactRows = 128
 	// forever is the end of a version that has none.
 	forever = math.MaxInt64
 	// versionCost is what a version takes in tables beside its key, twice, and value: about.
