@@ -41,6 +41,7 @@ FUZZ ?= 30s
 fuzz:
 	$(GO) test -run '^$$' -fuzz FuzzDecodeBatch -fuzztime $(FUZZ) -fuzzminimizetime 10x ./quic
 	$(GO) test -run '^$$' -fuzz FuzzFrame -fuzztime $(FUZZ) -fuzzminimizetime 10x ./quic
+	$(GO) test -run '^$$' -fuzz FuzzReadBackup -fuzztime $(FUZZ) -fuzzminimizetime 10x ./snapshot
 
 bench:
 	$(GO) test -run '^$$' -bench . -benchmem ./register ./quic ./snapshot

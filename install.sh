@@ -15,16 +15,18 @@ usage: sh install.sh [--join TOKEN --name NAME [--observer]] [--binary FILE] [--
 Builds gus from this folder, with Go 1.26 or newer, and installs it. Run again, it
 upgrades: the binary is replaced, and an agent that runs is restarted.
 
-As root it installs /usr/local/bin/gus, the user and group gus, /var/lib/gus for
-its data, gus.service for systemd, and larger UDP buffers for the kernel.
-Otherwise, or with --prefix, the binary is all it installs.
+As root it installs /usr/local/bin/gus, completions for bash, zsh and fish in
+/usr/local/share, the user and group gus, /var/lib/gus for its data, gus.service
+for systemd, and larger UDP buffers for the kernel. Otherwise, or with --prefix,
+the binary and the completions are all it installs.
 
   --join TOKEN   join a cluster (gus token prints one at any of its sites) and
                  start the agent, now and at each boot; wants --name
   --name NAME    this site's name in the cluster
   --observer     join without a vote, under a name that is not a voter's
   --binary FILE  install this gus and build none
-  --prefix DIR   install DIR/bin/gus alone (default, unless root: ~/.local)
+  --prefix DIR   install DIR/bin/gus, and the completions in DIR/share, alone
+                 (default, unless root: ~/.local)
   --no-sysctl    leave the kernel's UDP buffers as they are
   --uninstall    remove gus; its data and user stay
   --purge        with --uninstall: remove them too, the site's identity with them
@@ -123,7 +125,7 @@ consistent() {
 	[ -z "$purge" ] || [ -n "$uninstall" ] || wrong "--purge goes with --uninstall"
 	[ -z "$uninstall" ] || [ -z "$token$binary" ] || wrong "--uninstall does not go with --join or --binary"
 	[ -z "$prefix" ] || [ -z "$token$purge$root" ] ||
-		wrong "--prefix installs the binary alone and does not go with --join, --purge or --root"
+		wrong "--prefix installs no service and does not go with --join, --purge or --root"
 	[ -n "$whole" ] || [ -z "$token$purge" ] || fail "--join and --purge are about a service of the system: run this as root"
 	[ -z "$binary" ] || [ -f "$binary" ] || fail "there is no file $binary to install"
 }
@@ -171,6 +173,16 @@ write() { # FILE
 	mkdir -p "${1%/*}" && cat >"$1.new" && chmod 0644 "$1.new" && mv -f "$1.new" "$1"
 }
 
+write_completion() { # SHELL FILE
+	text=$("$root$bin" completion "$1" </dev/null) && printf '%s\n' "$text" | write "$root$2"
+}
+
+write_completions() {
+	step "write $share/$bash_completion" write_completion bash "$share/$bash_completion"
+	step "write $share/$zsh_completion" write_completion zsh "$share/$zsh_completion"
+	step "write $share/$fish_completion" write_completion fish "$share/$fish_completion"
+}
+
 account() {
 	if [ -n "$root" ] || ! getent group gus >/dev/null; then
 		host groupadd --system gus
@@ -211,6 +223,7 @@ Environment=GUS_SOCKET=$socket
 ExecStart=$bin agent
 # The agent opens its socket to its own user; here the group may use it as well.
 ExecStartPost=/bin/chmod 0660 \${GUS_SOCKET}
+ExecReload=/bin/kill -HUP \$MAINPID
 Restart=on-failure
 RestartSec=5s
 # Wrong usage stays wrong, and a directory that is older than what this site has told
@@ -221,6 +234,7 @@ TimeoutStartSec=10min
 TimeoutStopSec=30s
 RuntimeDirectory=gus
 RuntimeDirectoryMode=0750
+ConfigurationDirectory=gus
 UMask=0077
 LimitNOFILE=65536
 
@@ -345,6 +359,10 @@ remove() { # PATH...
 	done
 }
 
+remove_binary() {
+	remove "$bin" "$share/$bash_completion" "$share/$zsh_completion" "$share/$fish_completion"
+}
+
 uninstall_all() {
 	# Of a link only the link would go, and what it leads to would stay unsaid.
 	if [ -n "$purge" ] && [ -h "$root$data" ]; then
@@ -355,7 +373,8 @@ uninstall_all() {
 		remove "$unit"
 		service daemon-reload
 	fi
-	remove "$buffers" "$bin"
+	remove "$buffers"
+	remove_binary
 	if [ -z "$purge" ]; then
 		[ ! -d "$root$data" ] || printf 'kept %s, which holds what gus has stored and who this site is, and the user gus\n' "$data"
 		return
@@ -375,6 +394,7 @@ install_all() {
 	step "make $data, for gus alone" make_data
 	host chown -hR gus:gus "$data/" # the slash: it may be a link to a larger disk
 	step "install $bin" mv -f "$new" "$root$bin"
+	write_completions
 	if [ -n "$sysctl" ]; then
 		step "write $buffers" write_buffers
 		[ -n "$dry$root" ] || apply_buffers
@@ -396,6 +416,7 @@ install_all() {
 install_binary() {
 	obtain
 	step "install $bin" mv -f "$new" "$bin"
+	write_completions
 	[ -z "$dry" ] || return 0
 	printf 'installed %s\n' "$version"
 	case :$PATH: in
@@ -412,9 +433,14 @@ whole=
 if [ -n "$root" ] || { [ -z "$prefix" ] && [ "$(id -u)" -eq 0 ]; }; then
 	whole=1
 	bin=/usr/local/bin/gus
+	share=/usr/local/share
 else
 	bin=${prefix:-${HOME:?}/.local}/bin/gus
+	share=${bin%/bin/gus}/share
 fi
+bash_completion=bash-completion/completions/gus
+zsh_completion=zsh/site-functions/_gus
+fish_completion=fish/vendor_completions.d/gus.fish
 source=$(cd "$(dirname "$0")" && pwd)
 data=/var/lib/gus
 socket=/run/gus/gus.sock
@@ -424,7 +450,7 @@ buffers=/etc/sysctl.d/60-gus.conf
 consistent
 if [ -n "$uninstall" ]; then
 	[ -e "$root$bin" ] || printf 'note: there is no %s\n' "$bin"
-	if [ -n "$whole" ]; then uninstall_all; else remove "$bin"; fi
+	if [ -n "$whole" ]; then uninstall_all; else remove_binary; fi
 else
 	if [ -n "$whole" ]; then install_all; else install_binary; fi
 fi

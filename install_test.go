@@ -35,6 +35,13 @@ const (
 	installedData    = "var/lib/gus"
 )
 
+// installedCompletions are those below the directory share, with a word of each.
+var installedCompletions = map[string]string{
+	"bash-completion/completions/gus":    "complete ",
+	"zsh/site-functions/_gus":            "#compdef gus",
+	"fish/vendor_completions.d/gus.fish": "complete -c gus",
+}
+
 // installer runs install.sh into a tree of its own.
 type installer struct {
 	t      *testing.T
@@ -159,7 +166,7 @@ func TestInstallIsAllThatASiteNeeds(t *testing.T) {
 		"would run systemctl daemon-reload", "would run systemctl try-restart gus.service")
 	for name, want := range map[string]string{
 		installedBinary: "-rwxr-xr-x", installedUnit: "-rw-r--r--", installedBuffers: "-rw-r--r--",
-		installedData: "drwx------", "var/lib": "drwxr-xr-x",
+		installedData: "drwx------", "var/lib": "drwxr-xr-x", "usr/local/share": "drwxr-xr-x",
 	} {
 		if got, ok := in.tree()[name]; !ok || !strings.HasPrefix(got, want) {
 			t.Errorf("%s: there: %v, mode %.10s, want %s", name, ok, got, want)
@@ -173,6 +180,11 @@ func TestInstallIsAllThatASiteNeeds(t *testing.T) {
 	if left, _ := filepath.Glob(filepath.Join(in.root, "usr/local/bin/*")); len(left) != 1 {
 		t.Errorf("it left %s", left)
 	}
+	for name, word := range installedCompletions {
+		if got := in.tree()["usr/local/share/"+name]; !strings.HasPrefix(got, "-rw-r--r-- ") || !strings.Contains(got, word) {
+			t.Errorf("%s: %.100q has no %q", name, got, word)
+		}
+	}
 }
 
 func TestUnitStartsOnlyWhereAnIdentityIs(t *testing.T) {
@@ -181,7 +193,7 @@ func TestUnitStartsOnlyWhereAnIdentityIs(t *testing.T) {
 	unit := in.tree()[installedUnit]
 	wantLines(t, unit, "\nConditionPathExists=/var/lib/gus/identity/site.pem", "\nConditionPathExists=/var/lib/gus/identity/site.key",
 		"\nType=notify", "\nUser=gus", "\nEnvironment=GUS_SOCKET=/run/gus/gus.sock", "\nExecStart=/usr/local/bin/gus agent",
-		"\nExecStartPost=/bin/chmod 0660 ${GUS_SOCKET}", "\nRestart=on-failure", "\nRestartPreventExitStatus=2 6", "\nRuntimeDirectory=gus",
+		"\nExecStartPost=/bin/chmod 0660 ${GUS_SOCKET}", "\nExecReload=/bin/kill -HUP $MAINPID", "\nRestart=on-failure", "\nRestartPreventExitStatus=2 6", "\nRuntimeDirectory=gus", "\nConfigurationDirectory=gus",
 		"\nReadWritePaths=/var/lib/gus", "\nProtectSystem=strict", "\nNoNewPrivileges=yes")
 }
 
@@ -277,7 +289,7 @@ func TestDryRunChangesNothing(t *testing.T) {
 		if after := in.tree(); !maps.Equal(before, after) {
 			t.Errorf("%s: it changed %v", args, slices.Sorted(maps.Keys(after)))
 		}
-		wantLines(t, out, "/usr/local/bin/gus")
+		wantLines(t, out, "/usr/local/bin/gus", "/usr/local/share/bash-completion/completions/gus", "/usr/local/share/fish/vendor_completions.d/gus.fish")
 		for line := range strings.Lines(out) {
 			if !strings.HasPrefix(line, "would ") {
 				t.Errorf("%s: it says %q, as if it did it", args, line)
@@ -302,6 +314,11 @@ func TestUninstallKeepsWhatCannotBeHadAgain(t *testing.T) {
 	} {
 		if in.there(name) != want {
 			t.Errorf("after --uninstall %s is there: %v", name, !want)
+		}
+	}
+	for name := range installedCompletions {
+		if in.there("usr/local/share/" + name) {
+			t.Errorf("after --uninstall %s is there", name)
 		}
 	}
 	wantLines(t, in.must("--uninstall"), "note: there is no /usr/local/bin/gus", "kept /var/lib/gus")
@@ -365,7 +382,7 @@ func TestWrongArgumentsOfInstallAreOneLine(t *testing.T) {
 		{"an observer of nothing", in.script, []string{"--observer"}, 2, "--observer goes with --join"},
 		{"purge alone", in.script, []string{"--purge"}, 2, "--purge goes with --uninstall"},
 		{"in and out", in.script, []string{"--uninstall", "--binary", notGus}, 2, "--uninstall does not go with"},
-		{"prefix and join", in.script, []string{"--prefix", "/opt", "--join", "gus1-x", "--name", "b"}, 2, "--prefix installs the binary alone"},
+		{"prefix and join", in.script, []string{"--prefix", "/opt", "--join", "gus1-x", "--name", "b"}, 2, "--prefix installs no service"},
 		{"no such binary", in.script, []string{"--binary", "/nowhere/gus"}, 1, "no file /nowhere/gus"},
 		{"another binary", in.script, []string{"--binary", notGus}, 1, "not-gus is no gus that runs on this machine"},
 		{"no source", alone, nil, 1, "no source of gus beside this script"},
@@ -403,9 +420,9 @@ cp "$FAKE_GUS" "$2" && chmod 0755 "$2"
 	if code != 0 || errs != "" {
 		t.Fatalf("exit code %d, %s%s", code, out, errs)
 	}
-	wantLines(t, out, "build gus with go1.26.0", "install "+prefix+"/bin/gus", "installed gus v1", "is not in your PATH")
+	wantLines(t, out, "build gus with go1.26.0", "install "+prefix+"/bin/gus", "write "+prefix+"/share/zsh/site-functions/_gus", "installed gus v1", "is not in your PATH")
 	if in.there(installedUnit) || in.there(installedData) {
-		t.Error("--prefix installs more than the binary")
+		t.Error("--prefix installs a service")
 	}
 
 	before := in.tree()
@@ -418,7 +435,7 @@ cp "$FAKE_GUS" "$2" && chmod 0755 "$2"
 		t.Error("a build that failed changed something")
 	}
 
-	if out, errs, code = in.run("--prefix="+prefix, "--uninstall"); code != 0 || in.there("opt/bin/gus") {
+	if out, errs, code = in.run("--prefix="+prefix, "--uninstall"); code != 0 || in.there("opt/bin/gus") || in.there("opt/share/bash-completion/completions/gus") {
 		t.Errorf("--uninstall: exit code %d, %s%s", code, out, errs)
 	}
 }

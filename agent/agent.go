@@ -59,6 +59,8 @@ type node struct {
 	syncs     *syncs
 	published *syncStatus
 	loop      *loop
+	backups   chan struct{} // holds one for each backup that is sent
+	schedule  *backupSchedule
 	api       *api
 }
 
@@ -68,7 +70,7 @@ func open(cfg Config) (*node, error) {
 		return nil, err
 	}
 	cfg = cfg.withDefaults()
-	n := &node{cfg: cfg, log: cfg.Logger, started: time.Now(), clocks: newClocks(cfg.Logger)}
+	n := &node{cfg: cfg, log: cfg.Logger, started: time.Now(), clocks: newClocks(cfg.Logger), backups: make(chan struct{}, maxBackups)}
 	var err error
 	if n.id, n.conf, err = identify(cfg.Data); err != nil {
 		return nil, err
@@ -101,7 +103,10 @@ func open(cfg Config) (*node, error) {
 
 // open makes the local API, and what works through it.
 func (n *node) open() {
-	n.api = &api{desk: n.loop.desk, writer: n.writer, token: n.token, status: n.status, verify: n.verify, watch: (&watches{node: n}).serve, age: n.age, past: n.store}
+	n.api = &api{
+		desk: n.loop.desk, writer: n.writer, token: n.token, status: n.status, verify: n.verify,
+		watch: (&watches{node: n}).serve, age: n.age, past: n.store, backup: n.serveBackup,
+	}
 	ask := n.loop.desk.ask
 	if n.observer != nil {
 		n.api.ask = newForwarder(n.endpoint, n.conf, n.loop.desk.stopped, n.log).ask
@@ -114,6 +119,7 @@ func (n *node) open() {
 	n.syncs = newSyncs(n.cfg.Socket, n.published, n.log)
 	n.syncs.reloads = n.cfg.Reloads
 	n.syncs.set(n.cfg.Syncs)
+	n.schedule = newBackupSchedule(n)
 }
 
 // age is how old what this site holds may be, at least: while it hears all, 0.
@@ -143,6 +149,7 @@ func (n *node) recover() error {
 	}
 	n.loop.replica, n.loop.data = replica, n.cfg.Data
 	n.loop.reach = newReach(n.id.Number, n.conf, n.started)
+	n.loop.lost.Store(n.loop.reach.lostAt())
 	return nil
 }
 
@@ -269,6 +276,7 @@ func (n *node) run(ctx context.Context, serve func(context.Context) error) error
 		n.catchup.run,
 		n.published.run,
 		n.syncs.run,
+		n.schedule.run,
 		serve,
 	}
 	if n.observer != nil {
@@ -284,6 +292,9 @@ func (n *node) run(ctx context.Context, serve func(context.Context) error) error
 	}
 	n.cfg.Ready()
 	wg.Wait()
+	for range maxBackups { // those under way have lost their clients
+		n.backups <- struct{}{}
+	}
 	return errors.Join(append(errs, n.close())...)
 }
 

@@ -12,6 +12,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"gus/agent/client"
@@ -47,7 +48,10 @@ type api struct {
 	sync   func(w http.ResponseWriter, r *http.Request, name string) error // of a job that keeps files
 	watch  func(w http.ResponseWriter, r *http.Request) error
 	past   *snapshot.Store
+	backup func(w http.ResponseWriter, r *http.Request) error
 	age    func() time.Duration // how old what this site holds may be
+
+	handlers sync.WaitGroup
 }
 
 // serve answers on l until ctx ends; then it lets what is under way finish, which
@@ -73,11 +77,14 @@ func (a *api) serve(ctx context.Context, l net.Listener, log *slog.Logger) error
 		err = srv.Close()
 	}
 	<-done
+	a.handlers.Wait() // what they read is about to be closed
 	return err
 }
 
 // ServeHTTP implements http.Handler.
 func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	a.handlers.Add(1)
+	defer a.handlers.Done()
 	var err error
 	switch key, ok := strings.CutPrefix(r.URL.Path, kvPath); {
 	case ok:
@@ -90,6 +97,8 @@ func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		err = a.epochs(w, r)
 	case r.URL.Path == watchPath && r.Method == http.MethodGet:
 		err = a.watch(w, r)
+	case r.URL.Path == snapshotPath && r.Method == http.MethodGet && a.backup != nil:
+		err = a.backup(w, r)
 	case r.URL.Path == statusPath && r.Method == http.MethodGet:
 		err = a.getStatus(w, r)
 	case r.URL.Path == verifyPath && r.Method == http.MethodGet:

@@ -295,6 +295,32 @@ func (t *tide) next() <-chan struct{} {
 	return t.risen
 }
 
+// settle waits until all that the replica knows now is durable, and the replica knows that.
+func (c *catchup) settle(ctx context.Context) error {
+	var covers register.Seq
+	if err := c.loop.visit(ctx, func(r *register.Replica) { covers = r.Covers() }); err != nil {
+		return err
+	}
+	return c.known(ctx, covers)
+}
+
+// known waits until the save of seq and all before it are durable, and the replica knows.
+func (c *catchup) known(ctx context.Context, seq register.Seq) error {
+	for {
+		if err := c.durable(ctx, seq); err != nil {
+			return err
+		}
+		known := false
+		err := c.loop.visit(ctx, func(r *register.Replica) { known = r.Durable() >= min(seq, r.Covers()) })
+		if err == nil && !known {
+			err = sleep(ctx, time.Millisecond) // the loop is about to hear of it
+		}
+		if err != nil || known {
+			return err
+		}
+	}
+}
+
 // durable waits until the save of seq and all before it are durable.
 func (c *catchup) durable(ctx context.Context, seq register.Seq) error {
 	for {

@@ -164,7 +164,7 @@ func (x *pull) lacks(ctx context.Context, shown []register.Shown) (wanted []uint
 func (x *pull) take(ctx context.Context) (*pullPage, error) {
 	for {
 		var a pullAnswer
-		err := hearFrame(x.stream, maxAnswer, &a)
+		err := hearWithin(x.stream, answerTimeout, maxAnswer, &a)
 		switch {
 		case err == io.EOF:
 			return nil, errEnded

@@ -6,6 +6,7 @@ import (
 
 	"gus/quic"
 	"gus/register"
+	"gus/snapshot"
 )
 
 // serve serves a stream of purposeCatchup: one a site at most.
@@ -72,10 +73,7 @@ func (x *served) begin(ctx context.Context, ask pullAsk) error {
 	if ask.Version != streamVersion {
 		return nonsense("version %d, this is version %d", ask.Version, streamVersion)
 	}
-	var after register.Seq
-	if ask.Database == x.store.Database() && ask.After <= x.store.Last() {
-		after = ask.After
-	}
+	after, _ := x.store.Resume(snapshot.Cursor{Database: ask.Database, Seq: ask.After})
 	// What the disk has and the replica has not heard of yet is not shown, and so not
 	// passed over: the answer is complete up to where both are.
 	var durable register.Seq

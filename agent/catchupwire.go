@@ -33,6 +33,8 @@ const (
 	// stepTimeout is for each frame; who asks may take in as long what it was
 	// told before.
 	stepTimeout = time.Minute
+	// answerTimeout is for each frame of an answer: who pulls holds up its other pulls meanwhile.
+	answerTimeout = 5 * time.Second
 )
 
 // pullAsk is what who catches up asks: for the writes of some keys of the page
@@ -104,7 +106,12 @@ func say(s *quic.Stream, v any) error {
 // hearFrame reads a frame of at most limit bytes into v. The error is io.EOF itself where the
 // other side has ended.
 func hearFrame(s *quic.Stream, limit int, v any) error {
-	if err := s.SetReadDeadline(time.Now().Add(2 * stepTimeout)); err != nil {
+	return hearWithin(s, 2*stepTimeout, limit, v)
+}
+
+// hearWithin is hearFrame with another deadline.
+func hearWithin(s *quic.Stream, d time.Duration, limit int, v any) error {
+	if err := s.SetReadDeadline(time.Now().Add(d)); err != nil {
 		return fmt.Errorf("read from %s: %w", s.Peer().Name, err)
 	}
 	b, err := quic.ReadFrame(s, limit)

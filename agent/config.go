@@ -47,6 +47,8 @@ type Config struct {
 	// Retain is how much of the past is kept. Its zero values: a day, a tenth of the disk
 	// that Data is on, and any number of epochs.
 	Retain snapshot.Retention
+	// Backups are what the agent saves by itself.
+	Backups BackupPlan
 	// Version is the program's, for status. Empty: unknown.
 	Version string
 	// Logger gets a line for each change of state. Nil: nobody is told.
@@ -70,6 +72,9 @@ func (c Config) Validate() error {
 		if host, port, err := net.SplitHostPort(addr); addr != "" && (err != nil || host == "" || !isPort(port)) {
 			return fmt.Errorf("the address %q is not HOST:PORT with a port of 1 to 65535", addr)
 		}
+	}
+	if err := c.Backups.Validate(); err != nil {
+		return err
 	}
 	return checkSyncs(c.Data, c.Syncs)
 }

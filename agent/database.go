@@ -6,7 +6,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"runtime"
 
 	"gus/membership"
 )
@@ -43,20 +42,16 @@ func checkDatabase(data string) error {
 // noteDatabase notes, durably and before anything is said to others, that this site has a
 // database.
 func (n *node) noteDatabase() error {
-	dir := filepath.Join(n.cfg.Data, membership.IdentityDir)
+	return markDatabase(filepath.Join(n.cfg.Data, membership.IdentityDir))
+}
+
+// markDatabase notes it in an identity directory.
+func markDatabase(dir string) error {
 	f, err := os.OpenFile(filepath.Join(dir, databaseMark), os.O_WRONLY|os.O_CREATE, 0o600)
 	if err != nil {
 		return fmt.Errorf("note that there is a database: %w", err)
 	}
-	err = errors.Join(f.Sync(), f.Close())
-	d, derr := os.Open(dir)
-	if derr != nil {
-		return fmt.Errorf("note that there is a database: %w", errors.Join(err, derr))
-	}
-	if serr := errors.Join(d.Sync(), d.Close()); runtime.GOOS != "windows" {
-		err = errors.Join(err, serr)
-	}
-	if err != nil {
+	if err := errors.Join(f.Sync(), f.Close(), syncDirectory(dir)); err != nil {
 		return fmt.Errorf("note that there is a database: %w", err)
 	}
 	return nil

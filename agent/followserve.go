@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"errors"
+	"math/rand/v2"
 	"slices"
 	"time"
 
@@ -30,11 +31,8 @@ func (c *catchup) tellObserver(ctx context.Context, s *quic.Stream) error {
 	if ask.Version != streamVersion {
 		return nonsense("version %d, this is version %d", ask.Version, streamVersion)
 	}
-	var after register.Seq
-	if ask.Database == c.store.Database() && ask.After <= c.store.Last() {
-		after = ask.After
-	}
-	t := &telling{catchup: c, stream: s, tail: newTail(c.loop, c.store, "", after)}
+	after, _ := c.store.Resume(snapshot.Cursor{Database: ask.Database, Seq: ask.After})
+	t := &telling{catchup: c, stream: s, tail: newTail(c.loop, c.store, "", after), begun: time.Now(), phase: rand.Float64()}
 	defer t.close()
 	return t.run(ctx)
 }
@@ -44,40 +42,63 @@ type telling struct {
 	*catchup
 	*tail
 	stream *quic.Stream
+	begun  time.Time
+	phase  float64 // 0 to 1, of this one
 
 	sent    register.Seq // the last Upto
 	idle    bool         // Complete was sent, and nothing has come since
 	cursors []voterCursor
-	rest    register.Seq // what has to be told before cursors may be
+	open    map[string]register.Tag // what was unsettled when they were read
+	rest    uint64                  // one above the position in the feed up to which is to be told before them; 0: not known yet
 	told    []voterCursor
 }
 
 func (t *telling) run(ctx context.Context) error {
 	for {
-		begin := time.Now()
 		events, more, err := t.tail.next(ctx)
 		if err != nil {
 			return err
 		}
-		if err := t.tell(events, !more); err != nil {
+		if err := t.tell(ctx, events, !more); err != nil {
 			return err
 		}
 		if more {
 			continue
 		}
-		if err := sleep(ctx, followPace-time.Since(begin)); err != nil {
+		switch err := t.wait(ctx, followAlive); {
+		case errors.Is(err, errIdle):
+			t.idle = false // to be said again
+		case err != nil:
 			return err
 		}
-		if err := t.wait(ctx, followAlive); err != nil && !errors.Is(err, errIdle) {
+		if err := sleep(ctx, t.slot(time.Now())); err != nil {
 			return err
-		} else if err != nil {
-			t.idle = false // to be said again
 		}
 	}
 }
 
+// slot is how long it is to this follower's next turn. Each has its own phase of the common
+// pace: a hundred that all wake at one set would hold up the next.
+func (t *telling) slot(now time.Time) time.Duration {
+	pace := max(leastPace, pacePerFollower*time.Duration(t.followers()))
+	since := now.Sub(t.begun) + time.Duration(t.phase*float64(pace))
+	return pace - since%pace
+}
+
+// followers is how many observers are told.
+func (c *catchup) followers() (n int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for k, all := range c.serving {
+		if k.purpose == purposeFollow {
+			n += len(all)
+		}
+	}
+	return n
+}
+
 // tell sends events, in as many parts as they need.
-func (t *telling) tell(events []*event, complete bool) error {
+func (t *telling) tell(ctx context.Context, events []*event, complete bool) error {
 	for {
 		p := followPart{Database: t.catchup.store.Database()}
 		n, size := 0, 0
@@ -88,8 +109,13 @@ func (t *telling) tell(events []*event, complete bool) error {
 			}
 			p.Writes = append(p.Writes, events[n].encoded())
 		}
+		clear(events[:n]) // large ones need not be held until all is told
 		if events = events[n:]; len(events) == 0 {
-			p.Upto, p.Complete, p.Cursors = t.cursor, complete, t.others()
+			p.Upto, p.Complete = t.cursor, complete
+			var err error
+			if p.Cursors, err = t.others(ctx); err != nil {
+				return err
+			}
 		}
 		if len(p.Writes) == 0 && p.Upto == t.sent && len(p.Cursors) == 0 && t.idle == p.Complete {
 			return nil
@@ -105,23 +131,79 @@ func (t *telling) tell(events []*event, complete bool) error {
 }
 
 // others returns the cursors of this voter into others' changes, where they are news and
-// all that they stand for has been told: what this voter had saved when it
-// read them.
-func (t *telling) others() []voterCursor {
+// all that they stand for has been told. What this voter had from there when they were read, it has told once each key
+// of which it knew something unsettled then is settled, at that or above, and what
+// it knew by then has been told.
+//
+// Why not what is durable? A write may be known there as settled and here as not: because a crash
+// has taken the mark, or because something above it has been accepted here, of which nobody
+// knows whether it ever will be settled.
+func (t *telling) others(ctx context.Context) ([]voterCursor, error) {
+	if now := cursorsOf(t.catchup.store.Cursors()); t.cursors == nil && !slices.Equal(now, t.told) {
+		if err := t.noteUnsettled(ctx); err != nil || t.open == nil {
+			return nil, err
+		}
+		t.cursors, t.rest = now, 0
+	}
 	if t.cursors == nil {
-		t.cursors = cursorsOf(t.catchup.store.Cursors())
-		t.rest = t.catchup.store.Last()
+		return nil, nil
 	}
-	if t.cursor < t.rest {
-		return nil
+	if t.rest == 0 {
+		if ok, err := t.nowSettled(ctx); err != nil || !ok {
+			return nil, err
+		}
 	}
-	now := t.cursors
-	t.cursors = nil
-	if slices.Equal(now, t.told) {
-		return nil
+	if !t.listening || t.at < t.rest-1 {
+		return nil, nil
 	}
-	t.told = now
-	return now
+	t.told, t.cursors, t.open = t.cursors, nil, nil
+	return t.told, nil
+}
+
+// maxOpen is how many unsettled keys are remembered: where there are more, cursors wait for a
+// calmer time.
+const maxOpen = 4096
+
+// noteUnsettled notes the keys that are not settled now.
+func (t *telling) noteUnsettled(ctx context.Context) error {
+	return t.catchup.loop.visit(ctx, func(r *register.Replica) {
+		open := map[string]register.Tag{}
+		for key, tag := range r.Unsettled() {
+			if open[key].Less(tag) {
+				open[key] = tag
+			}
+			if len(open) > maxOpen {
+				return
+			}
+		}
+		t.open = open
+	})
+}
+
+// nowSettled says whether they are, and notes how much of the feed is to be told then.
+func (t *telling) nowSettled(ctx context.Context) (bool, error) {
+	err := t.catchup.loop.visit(ctx, func(r *register.Replica) {
+		for key, tag := range t.open {
+			if r.Knows(key, tag) {
+				delete(t.open, key)
+			}
+		}
+	})
+	if err != nil || len(t.open) > 0 {
+		return false, err
+	}
+	// What is settled by now is in the feed two visits after it is durable, and the replica
+	// knows that.
+	if err := t.catchup.settle(ctx); err != nil {
+		return false, err
+	}
+	for range 2 {
+		if err := t.catchup.loop.visit(ctx, func(*register.Replica) {}); err != nil {
+			return false, err
+		}
+	}
+	t.rest = t.catchup.loop.feed.position() + 1
+	return true, nil
 }
 
 func cursorsOf(all map[string]snapshot.Cursor) []voterCursor {

@@ -16,10 +16,11 @@ import (
 const purposeFollow quic.Purpose = 7
 
 const (
-	// followPace is the shortest time between two parts that a voter sends to one
-	// observer: what comes meanwhile shares the next. It is what bounds the cost of many
-	// observers, and half of what an observer is behind by.
-	followPace = 20 * time.Millisecond
+	// leastPace is the shortest time between two parts that a voter sends to one observer: what
+	// comes meanwhile shares the next. pacePerFollower is by how much it grows with
+	// each of them, so that all of them together cost a voter no more than 2,000 parts a second.
+	leastPace       = 10 * time.Millisecond
+	pacePerFollower = 500 * time.Microsecond
 	// followAlive is after how long without news there is a part to say so, followSilence
 	// after how long an observer that hears nothing takes the voter for gone.
 	followAlive   = time.Second

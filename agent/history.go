@@ -246,7 +246,7 @@ func (a *api) epochs(w http.ResponseWriter, r *http.Request) error {
 	}
 	p := client.Epochs{Epochs: []client.PastEpoch{}}
 	for _, m := range list {
-		p.Epochs = append(p.Epochs, client.PastEpoch{Number: m.Number, Time: m.Time.UTC(), Save: uint64(m.Seq), Bytes: m.Bytes})
+		p.Epochs = append(p.Epochs, client.PastEpoch{Number: m.Number, Time: m.Time.UTC(), Save: uint64(m.Seq), Keys: m.Keys, Bytes: m.Bytes})
 	}
 	if len(list) == limit {
 		p.Next = list[limit-1].Number

@@ -22,6 +22,9 @@ func identify(data string) (*quic.Identity, membership.Configuration, error) {
 	var none membership.Configuration
 	dir := filepath.Join(data, membership.IdentityDir)
 	id, err := quic.LoadIdentity(dir)
+	if errors.Is(err, quic.ErrNoIdentity) && exists(filepath.Join(data, aside, oldMark)) {
+		return nil, none, fmt.Errorf("%s holds %w: a recovery was cut off there: run `gus recover` again", data, ErrNoIdentity)
+	}
 	if errors.Is(err, quic.ErrNoIdentity) {
 		return nil, none, fmt.Errorf("%s holds %w: `gus init` founds a cluster, `gus join` joins one, `gus demo` shows one; if this site had an identity, its disk is not mounted here",
 			data, ErrNoIdentity)

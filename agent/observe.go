@@ -98,14 +98,17 @@ func (o *observer) left(name string, err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	was := o.voter != ""
-	o.voter, o.since = "", time.Now()
+	if was {
+		o.since = time.Now()
+	}
+	o.voter = ""
 	if errors.Is(err, errNearer) {
 		o.log.Info("follows a nearer voter from now on", "instead_of", name)
 		return
 	}
 	o.doubted[name] = time.Now()
-	if was {
-		o.log.Warn("lost the voter that it followed", "peer", name, "err", err)
+	if was || errors.Is(err, errNonsense) {
+		o.log.Warn("cannot follow a voter any more", "peer", name, "err", err)
 	}
 }
 

@@ -93,7 +93,7 @@ func TestObserverAlone(t *testing.T) {
 	inWorld(t, withObserver, func(w *world) {
 		ca, ob := w.sites[0], w.sites[3]
 		w.want(ca.set("k", "v"), "")
-		w.await(func() bool { return ob.has("k", "v") })
+		w.await(func() bool { return ob.has("k", "v") && ob.status().Following.Complete })
 		if age := ob.local("k").header[client.HeaderAge]; age != nil {
 			t.Errorf("age %v", age)
 		}

@@ -194,14 +194,14 @@ func BenchmarkFollowers(b *testing.B) {
 		for _, ob := range sites[3:] {
 			detach = append(detach, attach(b, ob, a))
 		}
-		for a.serving(purposeFollow) < 100 {
+		for a.catchup.followers() < 100 {
 			time.Sleep(20 * time.Millisecond)
 		}
 		return func() {
 			for _, d := range detach {
 				d()
 			}
-			for a.serving(purposeFollow) > 0 {
+			for a.catchup.followers() > 0 {
 				time.Sleep(20 * time.Millisecond)
 			}
 		}
@@ -209,18 +209,6 @@ func BenchmarkFollowers(b *testing.B) {
 	for _, s := range sites[:3] {
 		s.stop()
 	}
-}
-
-// serving is how many sites are served a stream of the purpose.
-func (s *benchSite) serving(p quic.Purpose) (n int) {
-	s.catchup.mu.Lock()
-	defer s.catchup.mu.Unlock()
-	for k, all := range s.catchup.serving {
-		if k.purpose == p {
-			n += len(all)
-		}
-	}
-	return n
 }
 
 // BenchmarkObserverJoins measures what an observer that joins a cluster with 100,000 keys of 100

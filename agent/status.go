@@ -47,6 +47,7 @@ func (n *node) status(l loopStatus) client.Status {
 		s.SaveSince = l.saves.saveFrom
 	}
 	s.Syncs = n.published.states()
+	s.Backups = n.schedule.status()
 	s.Warnings = warningsOf(&s, n.gossip.Conflicts())
 	return s
 }

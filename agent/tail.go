@@ -57,8 +57,7 @@ func (t *tail) next(ctx context.Context) (events []*event, more bool, err error)
 		events, t.at, upto, ok = t.loop.feed.read(t.at, maxTail, maxTailBytes)
 		if ok {
 			t.cursor = max(t.cursor, upto)
-			events = t.below(events)
-			return events, len(events) > 0, nil
+			return t.below(events), t.at < t.loop.feed.position(), nil
 		}
 		t.listening = false
 	}

@@ -33,6 +33,12 @@ func warningsOf(s *client.Status, conflicts []membership.Conflict) []client.Warn
 			Cure: "see what the kernel says of the disk (dmesg); writes go on by themselves once it answers",
 		})
 	}
+	if b := s.Backups; b != nil && b.Error != "" {
+		all = append(all, client.Warning{
+			Code: "backup_fails", Text: "backups fail since " + b.Since.UTC().Format(time.DateTime) + " UTC: " + b.Error,
+			Cure: "see that there is room in " + b.Dir + " and that the agent may write there; it tries again by itself",
+		})
+	}
 	for _, c := range conflicts {
 		all = append(all, twinWarning(s.Site, c))
 	}
@@ -93,6 +99,10 @@ func missingWarning(m client.Member) client.Warning {
 	}
 	if m.Address != "" {
 		w.Text += "; it was at " + m.Address
+	}
+	if strings.Contains(m.Failure, "a stranger: ") {
+		w.Cure = "these two belong to different clusters, as after `gus recover` or `gus snapshot restore`: " +
+			"move this site's data away and join the one that goes on, or see who has the other's address"
 	}
 	if m.Failure != "" {
 		w.Text += "; the last attempt: " + m.Failure

@@ -14,6 +14,7 @@ import (
 
 	"gus/agent/client"
 	"gus/register"
+	"gus/snapshot"
 )
 
 const (
@@ -132,8 +133,8 @@ func (s *watches) cursorOf(text string) (*register.Seq, error) {
 	if !ok || err != nil || nerr != nil {
 		return nil, fmt.Errorf("%w: %q is not a cursor: it is what an event of a watch has as one", client.ErrRefused, text)
 	}
-	if d != s.node.store.Database() || register.Seq(n) > s.node.store.Last() {
-		return nil, fmt.Errorf("%w: the cursor %s is of another site's database, or of an older one of this site: watch with the state first", client.ErrRelist, text)
+	if _, ok := s.node.store.Resume(snapshot.Cursor{Database: d, Seq: register.Seq(n)}); !ok {
+		return nil, fmt.Errorf("%w: the cursor %s is not of this site's database, or too old, or the database was put back since: watch with the state first", client.ErrRelist, text)
 	}
 	return (*register.Seq)(&n), nil
 }
@@ -148,7 +149,7 @@ func (x *watching) run(ctx context.Context) error {
 	if err := x.flush(); err != nil {
 		return err
 	}
-	synced := false
+	synced, idle := false, false
 	for {
 		events, more, err := x.next(ctx)
 		if err != nil {
@@ -160,36 +161,20 @@ func (x *watching) run(ctx context.Context) error {
 		if more {
 			continue
 		}
-		if !synced {
-			synced = true
-			if err := x.line(client.Event{Type: client.EventSynced}); err != nil {
-				return err
-			}
+		switch {
+		case !synced:
+			synced, err = true, x.line(client.Event{Type: client.EventSynced})
+		case idle && len(events) == 0: // not only keys below the prefix move the cursor on
+			err = x.line(client.Event{Type: client.EventAlive})
 		}
-		if err := x.flush(); err != nil {
+		if err == nil {
+			err = x.flush()
+		}
+		if err != nil {
 			return err
 		}
-		if err := x.idle(ctx); err != nil {
-			return err
-		}
-	}
-}
-
-// idle waits for what comes, and shows meanwhile that the watch is alive.
-func (x *watching) idle(ctx context.Context) error {
-	for {
-		err := x.wait(ctx, watchAlive)
-		if !errors.Is(err, errIdle) {
-			return err
-		}
-		// Not only keys below the prefix move the cursor on.
-		if _, _, err := x.next(ctx); err != nil {
-			return err
-		}
-		if err := x.line(client.Event{Type: client.EventAlive}); err != nil {
-			return err
-		}
-		if err := x.flush(); err != nil {
+		err = x.wait(ctx, watchAlive)
+		if idle = errors.Is(err, errIdle); err != nil && !idle {
 			return err
 		}
 	}
@@ -211,7 +196,7 @@ func (x *watching) sendState(ctx context.Context) error {
 			covers, more = r.Covers(), after != ""
 		})
 		if err == nil {
-			err = x.node.catchup.durable(ctx, covers)
+			err = x.node.catchup.known(ctx, covers)
 		}
 		if err == nil {
 			err = x.send(events)
@@ -247,6 +232,9 @@ func (x *watching) send(events []*event) error {
 func (x *watching) line(e client.Event) error {
 	if !e.More && !x.state {
 		e.Cursor = x.cursorText(x.cursor)
+	}
+	if e.Type == client.EventSynced || e.Type == client.EventAlive {
+		e.Age = client.Duration(x.node.age())
 	}
 	return x.enc.Encode(e)
 }

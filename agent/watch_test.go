@@ -228,6 +228,25 @@ func TestWatchResumes(t *testing.T) {
 	})
 }
 
+// A watch goes on where no quorum is in reach, and says how old what it shows is.
+func TestWatchSaysHowOldItIs(t *testing.T) {
+	inWorld(t, withObserver, func(w *world) {
+		for _, s := range []*testSite{w.sites[0], w.sites[3]} {
+			w.cutOff(s, true)
+			time.Sleep(time.Minute)
+			x := s.watch("state=true")
+			w.await(x.synced)
+			time.Sleep(time.Minute)
+			w.cutOff(s, false)
+			time.Sleep(time.Minute)
+			events := x.stop()
+			if first, last := events[0], events[len(events)-1]; first.Age == 0 || last.Age != 0 || last.Type != client.EventAlive {
+				t.Errorf("%s: %+v, and at the end %+v", s.name, first, last)
+			}
+		}
+	})
+}
+
 // A cursor of another site is refused with what to do; so is what is none.
 func TestWatchRefuses(t *testing.T) {
 	inWorld(t, three, func(w *world) {

@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http/httptest"
 	"net/netip"
+	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -21,7 +22,12 @@ import (
 	"gus/agent/client"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	if what := os.Getenv(restoreVariable); what != "" { // backup_test.go
+		beRestorer(what)
+	}
+	goleak.VerifyTestMain(m)
+}
 
 // world is a cluster in virtual time: agents with real databases and the real
 // transport over a simulated network. Only the unix sockets are left out.
@@ -38,16 +44,17 @@ type world struct {
 
 type testSite struct {
 	*node
-	w      *world
-	name   string
-	addr   *net.UDPAddr
-	seeds  []string
-	skew   time.Duration // of its clock
-	disk   string        // its data are below; empty: below the world's directory
-	saving func()        // as in Config
-	net    *simnet.Simnet
-	cancel context.CancelFunc
-	done   chan error
+	w       *world
+	name    string
+	addr    *net.UDPAddr
+	seeds   []string
+	skew    time.Duration // of its clock
+	disk    string        // its data are below; empty: below the world's directory
+	saving  func()        // as in Config
+	backups BackupPlan
+	net     *simnet.Simnet
+	cancel  context.CancelFunc
+	done    chan error
 }
 
 // inWorld founds a cluster of these sites, starts them, and runs f once they
@@ -193,12 +200,13 @@ func (s *testSite) data() string {
 
 func (s *testSite) open() (*node, error) {
 	return open(Config{
-		Data:   s.data(),
-		Conn:   s.w.plug(s),
-		Seeds:  s.seeds,
-		lookup: s.w.lookup,
-		saving: s.saving,
-		Logger: slog.New(slog.NewTextHandler(s.w.t.Output(), nil)).With("at", s.name),
+		Data:    s.data(),
+		Conn:    s.w.plug(s),
+		Seeds:   s.seeds,
+		lookup:  s.w.lookup,
+		saving:  s.saving,
+		Backups: s.backups,
+		Logger:  slog.New(slog.NewTextHandler(s.w.t.Output(), nil)).With("at", s.name),
 	})
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"strconv"
 
 	"github.com/urfave/cli/v2"
 
@@ -41,6 +42,9 @@ func (a *app) agentCommand() *cli.Command {
 			&cli.StringFlag{Name: "retain-for", EnvVars: []string{"GUS_RETAIN_FOR"}, Usage: "keep epochs for the duration `D` of running time", DefaultText: "24h"},
 			&cli.StringFlag{Name: "retain-bytes", EnvVars: []string{"GUS_RETAIN_BYTES"}, Usage: "older versions may take `BYTES`, as in 2GiB", DefaultText: "a tenth of the disk"},
 			&cli.StringFlag{Name: "retain-epochs", EnvVars: []string{"GUS_RETAIN_EPOCHS"}, Usage: "keep at most `N` epochs", DefaultText: "no limit"},
+			&cli.StringFlag{Name: "backup-every", EnvVars: []string{"GUS_BACKUP_EVERY"}, Usage: "save a backup every `D`, as in 24h", DefaultText: "never"},
+			&cli.StringFlag{Name: "backup-dir", EnvVars: []string{"GUS_BACKUP_DIR"}, Usage: "save them in `DIR`, best on another disk"},
+			&cli.StringFlag{Name: "backup-keep", EnvVars: []string{"GUS_BACKUP_KEEP"}, Usage: "keep the newest `N` of them", DefaultText: strconv.Itoa(agent.DefaultBackupKeep)},
 		},
 		Action: a.agent,
 	})

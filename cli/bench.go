@@ -102,7 +102,7 @@ func (a *app) benchSockets(c *cli.Context, cfg benchConfig) (*benchReport, error
 	}
 	sockets := c.StringSlice("socket")
 	if len(sockets) == 0 {
-		sockets = []string{agentSocket(c, serviceSocket)}
+		sockets = []string{unnamedSocket(c, serviceSocket)}
 	}
 	l := newLoad(cfg)
 	for _, s := range sockets {

@@ -61,6 +61,7 @@ func (a *app) app() *cli.App {
 			a.watchCommand(), a.exportCommand(), a.importCommand(),
 			a.historyCommand(), a.diffCommand(), a.rollbackCommand(),
 			a.syncCommand(),
+			a.snapshotCommand(), a.recoverCommand(),
 			a.membersCommand(), a.statusCommand(), a.waitCommand(),
 			a.initCommand(), a.tokenCommand(), a.joinCommand(),
 			a.agentCommand(), a.demoCommand(), a.benchCommand(), a.versionCommand(), a.completionCommand(),

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"time"
 
@@ -34,6 +35,10 @@ type configFile struct {
 	RetainBytes  string `toml:"retain-bytes"`
 	RetainEpochs string `toml:"retain-epochs"`
 
+	BackupEvery string `toml:"backup-every"`
+	BackupDir   string `toml:"backup-dir"`
+	BackupKeep  int    `toml:"backup-keep"`
+
 	Sync []syncTable `toml:"sync"`
 
 	path  string // empty: there is none
@@ -53,8 +58,9 @@ type syncTable struct {
 
 // configNames are the names at the top of the file, and syncNames those of a [[sync]].
 var (
-	configNames = []string{"data", "socket", "listen", "advertise", "seeds", "log-format", "log-level", "retain-for", "retain-bytes", "retain-epochs", "sync"}
-	syncNames   = []string{"prefix", "dir", "exec", "check", "exec-timeout", "delete", "template"}
+	configNames = []string{"data", "socket", "listen", "advertise", "seeds", "log-format", "log-level", "retain-for", "retain-bytes", "retain-epochs",
+		"backup-every", "backup-dir", "backup-keep", "sync"}
+	syncNames = []string{"prefix", "dir", "exec", "check", "exec-timeout", "delete", "template"}
 )
 
 // defaultConfig is where the configuration file is that nobody has named: the
@@ -136,6 +142,8 @@ func badTOML(e *toml.DecodeError) string {
 		return key + `: must be a list of texts, as in seeds = ["192.0.2.1:7487"]`
 	case "sync":
 		return key + ": must be a table: a line [[sync]], and its names below"
+	case "backup-keep":
+		return key + ": must be a number, as in backup-keep = 7"
 	case "sync.delete", "sync.template":
 		return key + ": must be true or false"
 	}
@@ -210,6 +218,14 @@ func (f *configFile) value(name string) string {
 		return f.RetainBytes
 	case "retain-epochs":
 		return f.RetainEpochs
+	case "backup-every":
+		return f.BackupEvery
+	case "backup-dir":
+		return f.BackupDir
+	case "backup-keep":
+		if f.BackupKeep != 0 {
+			return strconv.Itoa(f.BackupKeep)
+		}
 	}
 	return ""
 }

@@ -36,7 +36,10 @@ func TestConfigMistakes(t *testing.T) {
 		"[[sync]]\ndir = \"/x\"\n\n[[sync]]\ndir = \"/y\"\nprefix = \"b/\"\nexec-timeout = \"5\"": `:7: exec-timeout "5": not a duration such as 30s`,
 		"[[sync]]\ndir = \"/x\"\n[[sync]]\ndir = \"/y\"\nprefix = \"no-slash\"":                   `:3: [[sync]]: `,
 		"[[sync]]\nprefix = \"a/\"\ndir = \"/x\"\n\n[[sync]]\nprefix = \"b/\"\ndir = \"/x/y\"":    `:5: `,
-		"\xff": `:1: `,
+		"backup-every = \"10s\"\nbackup-dir = \"/x\"":                                             `:1: backup-every "10s": must be a duration of a minute at least, as in 24h`,
+		"backup-keep = -1":    `:1: backup-keep "-1": must be a number, 1 at least`,
+		"backup-keep = \"7\"": `:1: backup-keep: must be a number, as in backup-keep = 7`,
+		"\xff":                `:1: `,
 	} {
 		path := filepath.Join(t.TempDir(), "gus.toml")
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
@@ -56,17 +59,17 @@ func TestWhatComesBeforeWhat(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv("CONFIGURATION_DIRECTORY", dir)
 	path := filepath.Join(dir, "gus.toml")
-	text := "data = \"/file\"\nlisten = \":1\"\nadvertise = \"file:1\"\nlog-level = \"warn\"\n" +
+	text := "data = \"/file\"\nlisten = \":1\"\nadvertise = \"file:1\"\nlog-level = \"warn\"\nbackup-every = \"24h\"\n" +
 		"[[sync]]\nprefix = \"app/\"\ndir = \"/etc/app\"\nexec = \"reload\"\ncheck = \"check\"\nexec-timeout = \"5s\"\ndelete = true\ntemplate = true\n"
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for name, value := range map[string]string{"GUS_DATA": "/variable", "GUS_LISTEN": "", "GUS_ADVERTISE": "variable:1", "GUS_SEEDS": "a:1,b:2", "GUS_CONFIG": "", "GUS_SOCKET": "", "GUS_LOG_LEVEL": ""} {
+	for name, value := range map[string]string{"GUS_DATA": "/variable", "GUS_LISTEN": "", "GUS_ADVERTISE": "variable:1", "GUS_SEEDS": "a:1,b:2", "GUS_CONFIG": "", "GUS_SOCKET": "", "GUS_LOG_LEVEL": "", "GUS_BACKUP_DIR": "/variable-backups"} {
 		t.Setenv(name, value)
 	}
 	var out bytes.Buffer
 	a := &app{out: &out, err: io.Discard}
-	if err := a.run(t.Context(), []string{"agent", "--check-config", "--advertise", "flag:1"}); err != nil {
+	if err := a.run(t.Context(), []string{"agent", "--check-config", "--advertise", "flag:1", "--backup-keep", "3"}); err != nil {
 		t.Fatal(err)
 	}
 	want := "configuration " + path + ` is good:
@@ -80,7 +83,10 @@ func TestWhatComesBeforeWhat(t *testing.T) {
   retain-for     24h  (default)
   retain-bytes   a tenth of the disk  (default)
   retain-epochs  no limit  (default)
-  sync           app/ to /etc/app  (` + path + `:5)
+  backup-every   24h  (` + path + `:5)
+  backup-dir     /variable-backups  (GUS_BACKUP_DIR)
+  backup-keep    3  (--backup-keep)
+  sync           app/ to /etc/app  (` + path + `:6)
 `
 	if out.String() != want {
 		t.Errorf("said\n%s want\n%s", out.String(), want)

@@ -45,6 +45,9 @@ var settingFlags = []struct{ name, flag, variable string }{
 	{"retain-for", "retain-for", "GUS_RETAIN_FOR"},
 	{"retain-bytes", "retain-bytes", "GUS_RETAIN_BYTES"},
 	{"retain-epochs", "retain-epochs", "GUS_RETAIN_EPOCHS"},
+	{"backup-every", "backup-every", "GUS_BACKUP_EVERY"},
+	{"backup-dir", "backup-dir", "GUS_BACKUP_DIR"},
+	{"backup-keep", "backup-keep", "GUS_BACKUP_KEEP"},
 }
 
 // readSettings reads the configuration file and says what holds, or what is wrong with it.
@@ -99,7 +102,8 @@ func settingOf(c *cli.Context, f *configFile, name, flag, variable string) setti
 		return setting{name, f.value(name), f.place(name)}
 	}
 	return setting{name, map[string]string{
-		"data": defaultData(), "listen": agent.DefaultListen, "log-format": "text", "log-level": "info", "retain-for": "24h",
+		"data": defaultData(), "listen": agent.DefaultListen, "log-format": "text", "log-level": "info",
+		"retain-for": "24h", "backup-keep": strconv.Itoa(agent.DefaultBackupKeep),
 	}[name], "default"}
 }
 
@@ -131,6 +135,14 @@ func (v setting) wrong() (bad, why string) {
 			if addr != "" && (err != nil || host == "" || port == "0" || !isPort(port)) {
 				return addr, "is not HOST:PORT with a port of 1 to 65535"
 			}
+		}
+	case "backup-every":
+		if d, err := time.ParseDuration(v.value); v.value != "" && (err != nil || d < time.Minute) {
+			return v.value, "must be a duration of a minute at least, as in 24h"
+		}
+	case "backup-keep":
+		if n, err := strconv.Atoi(v.value); err != nil || n < 1 {
+			return v.value, "must be a number, 1 at least"
 		}
 	case "log-format":
 		if v.value != "text" && v.value != "json" {
@@ -207,6 +219,9 @@ func (s settings) agentConfig() agent.Config {
 	cfg.Retain.For, _ = time.ParseDuration(s.get("retain-for"))
 	cfg.Retain.Bytes, _ = bytesOf(s.get("retain-bytes"))
 	cfg.Retain.Epochs, _ = strconv.ParseInt(s.get("retain-epochs"), 10, 64)
+	cfg.Backups.Dir = s.get("backup-dir")
+	cfg.Backups.Every, _ = time.ParseDuration(s.get("backup-every")) // both were checked; empty is 0
+	cfg.Backups.Keep, _ = strconv.Atoi(s.get("backup-keep"))
 	if seeds := s.get("seeds"); seeds != "" {
 		cfg.Seeds = strings.Split(seeds, ",")
 	}
@@ -224,6 +239,7 @@ func (s settings) print(w io.Writer) {
 		"socket":    filepath.Join(s.get("data"), "gus.sock"),
 		"advertise": "where they see it", "seeds": "none more",
 		"retain-bytes": "a tenth of the disk", "retain-epochs": "no limit",
+		"backup-every": "never", "backup-dir": "nowhere",
 	}
 	for _, v := range s.all {
 		fmt.Fprintf(w, "  %-13s  %s  (%s)\n", v.name, cmp.Or(v.value, shown[v.name]), v.from)

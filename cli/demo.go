@@ -13,13 +13,13 @@ import (
 func (a *app) demoCommand() *cli.Command {
 	return command(cli.Command{
 		Name:      "demo",
-		Usage:     "run three sites in this process and show what they do",
+		Usage:     "run four sites in this process and show what they do",
 		ArgsUsage: " ",
-		Description: "Three voters (CA, VA, IR) on loopback, with the round-trip times of real regions between them.\n" +
+		Description: "Three voters (CA, VA, IR) and an observer (JP) on loopback, with the round-trip times of real regions.\n" +
 			"It sets and gets a few keys at each, prints what each took, and stays until Ctrl-C so that\n" +
 			"other commands can talk to the sites from another terminal.",
 		Flags: []cli.Flag{
-			&cli.StringFlag{Name: "rtt", Usage: "round-trip times in milliseconds, `PAIRS` as in CA-VA=72,VA-IR=88; or off", DefaultText: "CA-VA=72,CA-IR=151,VA-IR=88"},
+			&cli.StringFlag{Name: "rtt", Usage: "round-trip times in milliseconds, `PAIRS` as in CA-VA=72,VA-IR=88; or off", DefaultText: "CA-VA=72,CA-IR=151,VA-IR=88,CA-JP=113,VA-JP=162,IR-JP=220"},
 			&cli.StringFlag{Name: "dir", Usage: "keep the sites' data in `DIR`, and go on with what is there", DefaultText: "a temporary directory"},
 			&cli.StringFlag{Name: "kill", Usage: "stop `SITE` without warning after the tour, go on without it, start it again"},
 			&cli.BoolFlag{Name: "once", Usage: "exit after the tour"},
@@ -42,7 +42,7 @@ func (a *app) demo(c *cli.Context) (err error) {
 	}
 	defer func() { err = errors.Join(err, remove()) }()
 	log := slog.New(slog.NewTextHandler(a.err, &slog.HandlerOptions{Level: slog.LevelError}))
-	sites, err := openDemo(c.Context, dir, r, log)
+	sites, err := openDemo(c.Context, dir, r, log, observerName)
 	if err != nil {
 		return err
 	}
@@ -137,6 +137,10 @@ func (t *tour) states(ctx context.Context) {
 			t.say("%s: %v", s.label(), err)
 			continue
 		}
-		t.say("%s: quorum %s; %d keys, memory of all %s", s.label(), quorumLine(st, time.Now()), st.Keys, size(st.Memory))
+		line := "quorum " + quorumLine(st, time.Now())
+		if st.Following != nil {
+			line = "observer, " + copyLine(*st.Following, time.Now())
+		}
+		t.say("%s: %s; %d keys, memory of all %s", s.label(), line, st.Keys, size(st.Memory))
 	}
 }

@@ -13,7 +13,7 @@ func TestADemoLeavesNothingBehind(t *testing.T) {
 	defer goleak.VerifyNone(t)
 	var out, errs bytes.Buffer
 	a := &app{out: &out, err: &errs}
-	if err := a.run(t.Context(), strings.Fields("demo --once --rtt CA-VA=2,CA-IR=4,VA-IR=3 --kill va")); err != nil {
+	if err := a.run(t.Context(), strings.Fields("demo --once --rtt CA-VA=2,CA-IR=4,VA-IR=3,CA-JP=2,VA-JP=5,IR-JP=5 --kill va")); err != nil {
 		t.Fatal(err)
 	}
 	bench := "bench --demo --rtt off --clients 6 --keys 6 --duration 600ms --warmup 0s --conflict 0.3 --kill ir --check --json"
@@ -31,7 +31,7 @@ func TestADemoLeavesNothingBehind(t *testing.T) {
 func TestWhatIsTyped(t *testing.T) {
 	defer goleak.VerifyNone(t)
 	dir := t.TempDir()
-	sites, err := openDemo(t.Context(), dir, rtts{}, testLog(t))
+	sites, err := openDemo(t.Context(), dir, rtts{}, testLog(t), observerName)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -48,7 +48,7 @@ func TestWhatIsTyped(t *testing.T) {
 	if !tr.typed(t.Context(), "q") {
 		t.Error("q does not end it")
 	}
-	for _, want := range []string{"VA is stopped without warning", "VA is stopped\n", "CA: quorum", "VA is started again", `no site "moon"`, "k SITE, s or q"} {
+	for _, want := range []string{"VA is stopped without warning", "VA is stopped\n", "CA: quorum", "JP: observer, ", "VA is started again", `no site "moon"`, "k SITE, s or q"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("%q is missing in\n%s", want, out.String())
 		}

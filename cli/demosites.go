@@ -22,15 +22,16 @@ import (
 type demoSites struct {
 	rtts  rtts
 	log   *slog.Logger
-	sites []*demoSite
+	sites []*demoSite // the voters first
 }
 
 // demoSite is one of them.
 type demoSite struct {
-	name   string // "ca"
-	data   string
-	addr   *net.UDPAddr
-	client *client.Client
+	name     string // "ca"
+	observes bool   // it has no vote
+	data     string
+	addr     *net.UDPAddr
+	client   *client.Client
 
 	conn net.PacketConn     // nil while the site is down
 	stop context.CancelFunc // likewise
@@ -44,17 +45,20 @@ func (s *demoSite) socket() string { return filepath.Join(s.data, "gus.sock") }
 
 func (s *demoSite) up() bool { return s.conn != nil }
 
+// voters returns the sites that vote.
+func (d *demoSites) voters() []*demoSite { return d.sites[:len(siteNames())] }
+
 // openDemo founds a cluster in dir, or finds the one that is there, and starts
-// its sites. The caller closes it.
-func openDemo(ctx context.Context, dir string, r rtts, log *slog.Logger) (*demoSites, error) {
+// its sites: the voters, and the observers of the given names. The caller closes it.
+func openDemo(ctx context.Context, dir string, r rtts, log *slog.Logger, observers ...string) (*demoSites, error) {
 	d := &demoSites{rtts: r, log: log}
 	var founders []agent.Founder
-	for _, name := range siteNames() {
+	for i, name := range slices.Concat(siteNames(), observers) {
 		data := filepath.Join(dir, name)
-		s := &demoSite{name: name, data: data}
+		s := &demoSite{name: name, data: data, observes: i >= len(siteNames())}
 		s.client = client.New(s.socket())
 		d.sites = append(d.sites, s)
-		founders = append(founders, agent.Founder{Name: name, Data: data})
+		founders = append(founders, agent.Founder{Name: name, Data: data, Observer: s.observes})
 	}
 	if err := agent.Found(founders); err != nil {
 		return nil, err
@@ -114,10 +118,10 @@ func (d *demoSites) start(ctx context.Context, s *demoSite, c *net.UDPConn) erro
 	}
 }
 
-// others returns the addresses of the others.
+// others returns the addresses of the other voters.
 func (d *demoSites) others(s *demoSite) []string {
 	var addrs []string
-	for _, o := range d.sites {
+	for _, o := range d.voters() {
 		if o != s {
 			addrs = append(addrs, o.addr.String())
 		}
@@ -172,12 +176,17 @@ func (d *demoSites) close() error {
 func (d *demoSites) find(name string) (*demoSite, error) {
 	i := slices.IndexFunc(d.sites, func(s *demoSite) bool { return strings.EqualFold(s.name, name) })
 	if i < 0 {
-		return nil, usage("there is no site %q: there are %s", name, strings.Join(siteNames(), ", "))
+		var names []string
+		for _, s := range d.sites {
+			names = append(names, s.name)
+		}
+		return nil, usage("there is no site %q: there are %s", name, strings.Join(names, ", "))
 	}
 	return d.sites[i], nil
 }
 
-// await waits until all sites that are up are connected to each other.
+// await waits until all voters that are up are connected to each other, and an observer
+// has a copy of all that they know.
 func (d *demoSites) await(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
@@ -198,7 +207,7 @@ func (d *demoSites) await(ctx context.Context) error {
 
 func (d *demoSites) connected(ctx context.Context) (bool, error) {
 	up := 0
-	for _, s := range d.sites {
+	for _, s := range d.voters() {
 		if s.up() {
 			up++
 		}
@@ -211,7 +220,11 @@ func (d *demoSites) connected(ctx context.Context) (bool, error) {
 		if err != nil {
 			return false, fmt.Errorf("site %s: %w", s.name, err)
 		}
-		if st.Quorum.Reached < up || !st.Voting.OK {
+		ready := st.Quorum.Reached >= up && st.Voting.OK
+		if s.observes {
+			ready = st.Following != nil && st.Following.Complete
+		}
+		if !ready {
 			return false, nil
 		}
 	}
@@ -219,15 +232,22 @@ func (d *demoSites) connected(ctx context.Context) (bool, error) {
 }
 
 // quorumRTT is the round-trip time from s to its nearest quorum, by the
-// distances: with three voters, to the nearest other that is up.
+// distances: with three voters, to the nearest other that is up. An observer's is that to the
+// nearest voter, and from there.
 func (d *demoSites) quorumRTT(s *demoSite) time.Duration {
-	nearest := time.Duration(-1)
-	for _, o := range d.sites {
-		if r := d.rtts.between(s.name, o.name); o != s && o.up() && (nearest < 0 || r < nearest) {
-			nearest = r
+	var nearest *demoSite
+	for _, o := range d.voters() {
+		if o != s && o.up() && (nearest == nil || d.rtts.between(s.name, o.name) < d.rtts.between(s.name, nearest.name)) {
+			nearest = o
 		}
 	}
-	return max(nearest, 0)
+	switch {
+	case nearest == nil:
+		return 0
+	case s.observes:
+		return d.rtts.between(s.name, nearest.name) + d.quorumRTT(nearest)
+	}
+	return d.rtts.between(s.name, nearest.name)
 }
 
 // demoDir makes the directory for the sites: dir, or a temporary one that

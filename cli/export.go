@@ -85,7 +85,7 @@ func (a *app) export(c *cli.Context, cl *client.Client) error {
 	defer cancel()
 	timeout := c.Duration("timeout")
 	err := func() error {
-		for e, err := range cl.List(ctx, client.Listing{Prefix: c.Args().First(), Local: local, Timeout: timeout}) {
+		for e, err := range cl.List(ctx, client.Listing{Prefix: c.Args().First(), Local: local, Timeout: timeout, Aged: a.aged()}) {
 			if err != nil {
 				return err
 			}

@@ -62,11 +62,8 @@ func defaultData() string {
 	return filepath.Join(home, ".local", "state", "gus")
 }
 
-// socketPath is where the agent's socket is.
+// socketPath is where the agent's socket is, which no flag names.
 func socketPath(c *cli.Context) string {
-	if s := c.String("socket"); s != "" {
-		return s
-	}
 	if c.String("data") == "" {
 		if s := configured(askedConfig(), "socket"); s != "" {
 			return s
@@ -78,11 +75,16 @@ func socketPath(c *cli.Context) string {
 // serviceSocket is where install.sh has the service put its socket.
 const serviceSocket = "/run/gus/gus.sock"
 
-// agentSocket is the socket to ask at: where nobody said which, and there is none
-// in the default place, the service's.
+// agentSocket is the socket to ask at.
 func agentSocket(c *cli.Context, service string) string {
+	return cmp.Or(c.String("socket"), unnamedSocket(c, service))
+}
+
+// unnamedSocket is the socket to ask at where no flag names one: where nobody said
+// which data either, and there is none in the default place, the service's.
+func unnamedSocket(c *cli.Context, service string) string {
 	s := socketPath(c)
-	if c.String("socket") != "" || c.String("data") != "" || exists(s) {
+	if c.String("data") != "" || exists(s) {
 		return s
 	}
 	for _, other := range []string{configured(systemConfig, "socket"), service} {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"os"
 	"slices"
 	"strings"
 	"time"
@@ -56,6 +57,9 @@ func (a *app) init(c *cli.Context) error {
 	voters := c.StringSlice("voters")
 	if len(voters) == 0 {
 		voters = []string{name}
+	}
+	if _, err := openConfig(os.Getenv("GUS_CONFIG")); err != nil { // it may say where the data is
+		return err
 	}
 	f, err := agent.Init(dataDir(c), name, voters)
 	if err != nil {
@@ -153,6 +157,9 @@ func (a *app) join(c *cli.Context) error {
 	}
 	if d := c.Duration("timeout"); d <= 0 {
 		return usage("join: --timeout %v: must be more than nothing", d)
+	}
+	if _, err := openConfig(os.Getenv("GUS_CONFIG")); err != nil { // it may say where the data is
+		return err
 	}
 	ctx, cancel := context.WithTimeout(c.Context, c.Duration("timeout"))
 	defer cancel()

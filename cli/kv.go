@@ -24,10 +24,14 @@ type outcome struct {
 	Latency     client.Duration `json:"latency_ms"`
 	Newer       *bool           `json:"newer,omitempty"`   // of a local read
 	Pending     *bool           `json:"pending,omitempty"` // of a local read
+	Age         client.Duration `json:"age_ms,omitempty"`  // of a local read that may be old: at least
 }
 
 func outcomeOf(key string, r client.Result) outcome {
-	return outcome{Key: key, Version: r.Version, Via: r.Via, RoundTrips: r.RoundTrips, Latency: client.Duration(r.Latency)}
+	return outcome{
+		Key: key, Version: r.Version, Via: r.Via, RoundTrips: r.RoundTrips,
+		Latency: client.Duration(r.Latency), Age: client.Duration(r.Age),
+	}
 }
 
 func (a *app) setCommand() *cli.Command {
@@ -155,6 +159,7 @@ func (a *app) get(c *cli.Context, cl *client.Client) error {
 		return err
 	}
 	r, err := read(c.Context, key)
+	a.aged()(r.Age) // also where the copy has no such key
 	if err != nil {
 		return err
 	}

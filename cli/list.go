@@ -57,7 +57,7 @@ func (a *app) list(c *cli.Context, cl *client.Client) error {
 		print = p.long
 	}
 	var failed error
-	l := client.Listing{Prefix: c.Args().First(), Local: c.Bool("local"), Epoch: epoch, Timeout: c.Duration("timeout")}
+	l := client.Listing{Prefix: c.Args().First(), Local: c.Bool("local"), Epoch: epoch, Timeout: c.Duration("timeout"), Aged: a.aged()}
 	for e, err := range cl.List(c.Context, l) {
 		if err == nil {
 			err = print(e)
@@ -70,6 +70,22 @@ func (a *app) list(c *cli.Context, cl *client.Client) error {
 		return fmt.Errorf("print the keys: %w", err)
 	}
 	return failed
+}
+
+// aged returns what tells people, once, that what this site knows may be old.
+func (a *app) aged() func(time.Duration) {
+	told := false
+	return func(age time.Duration) {
+		if age <= 0 || told {
+			return
+		}
+		told = true
+		how := "may be old"
+		if age >= time.Second {
+			how = "is " + ago(time.Time{}, time.Time{}.Add(age)) + " old at least"
+		}
+		fmt.Fprintf(a.err, "gus: this copy %s: `gus status` says why\n", how)
+	}
 }
 
 // lister prints entries.

@@ -119,7 +119,7 @@ func (s *runSite) run(name string, args ...string) {
 	}
 	defer log.Close() // the process has its own
 	r := &running{cmd: s.command(context.Background(), args...), ended: make(chan struct{})}
-	r.cmd.Stderr = log
+	r.cmd.Stderr, r.cmd.SysProcAttr = log, attributes()
 	if err := r.cmd.Start(); err != nil {
 		s.t.Fatal(err)
 	}

@@ -79,6 +79,9 @@ func printStatus(w io.Writer, s client.Status, now time.Time) {
 	for _, line := range syncLines(s.Syncs, now) {
 		fmt.Fprintf(w, "files    %s\n", line)
 	}
+	if s.Backups != nil {
+		fmt.Fprintf(w, "backups  %s\n", backupLine(*s.Backups, now))
+	}
 	fmt.Fprintf(w, "epoch    %s\n", epochLine(s.Epoch, now))
 	fmt.Fprintf(w, "history  %s\n\n", historyLine(s.Past, now))
 	printMembers(w, s.Members, now)

@@ -61,7 +61,7 @@ type siteSync struct {
 }
 
 func (a *app) syncStatus(c *cli.Context, cl *client.Client) error {
-	all, err := readSyncs(c, cl)
+	all, err := readSyncs(c, cl, a.aged())
 	if err != nil {
 		return err
 	}
@@ -82,9 +82,9 @@ func (a *app) syncStatus(c *cli.Context, cl *client.Client) error {
 }
 
 // readSyncs reads what the sites tell of their jobs, several keys at a time.
-func readSyncs(c *cli.Context, cl *client.Client) (all []siteSync, err error) {
+func readSyncs(c *cli.Context, cl *client.Client, aged func(time.Duration)) (all []siteSync, err error) {
 	var keys []string
-	l := client.Listing{Prefix: client.SyncKeys, Local: c.Bool("local"), Timeout: c.Duration("timeout")}
+	l := client.Listing{Prefix: client.SyncKeys, Local: c.Bool("local"), Timeout: c.Duration("timeout"), Aged: aged}
 	for e, err := range cl.List(c.Context, l) {
 		if err != nil {
 			return nil, err

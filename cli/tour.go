@@ -1,11 +1,14 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"sync"
+	"time"
 
 	"gus/agent/client"
 )
@@ -30,7 +33,7 @@ func (t *tour) run(ctx context.Context, kill string) error {
 		return err
 	}
 	fmt.Fprintf(t.out, "%-4s  %-40s  %10s  %6s  %10s\n", "SITE", "OPERATION", "LATENCY", "ROUNDS", "QUORUM RTT")
-	steps := []func(context.Context) error{t.writeEverywhere, t.readEverywhere, t.contend}
+	steps := []func(context.Context) error{t.writeEverywhere, t.readEverywhere, t.contend, t.observe}
 	for _, step := range steps {
 		if err := step(ctx); err != nil {
 			return err
@@ -43,7 +46,7 @@ func (t *tour) run(ctx context.Context, kill string) error {
 }
 
 func (t *tour) writeEverywhere(ctx context.Context) error {
-	for _, s := range t.sites.sites {
+	for _, s := range t.sites.voters() {
 		if err := t.set(ctx, s, "demo/"+s.name, "hello from "+s.label()); err != nil {
 			return err
 		}
@@ -53,8 +56,9 @@ func (t *tour) writeEverywhere(ctx context.Context) error {
 
 // readEverywhere reads at each site what the next one wrote.
 func (t *tour) readEverywhere(ctx context.Context) error {
-	for i, s := range t.sites.sites {
-		of := t.sites.sites[(i+1)%len(t.sites.sites)]
+	voters := t.sites.voters()
+	for i, s := range voters {
+		of := voters[(i+1)%len(voters)]
 		if err := t.get(ctx, s, "demo/"+of.name, "hello from "+of.label()); err != nil {
 			return err
 		}
@@ -65,20 +69,21 @@ func (t *tour) readEverywhere(ctx context.Context) error {
 // contend has all sites write one key at once and then read it.
 func (t *tour) contend(ctx context.Context) error {
 	t.say("all at once:")
-	errs := make([]error, len(t.sites.sites))
+	voters := t.sites.voters()
+	errs := make([]error, len(voters))
 	var wg sync.WaitGroup
-	for i, s := range t.sites.sites {
+	for i, s := range voters {
 		wg.Go(func() { errs[i] = t.set(ctx, s, "demo/contended", s.label()) })
 	}
 	wg.Wait()
 	if err := errors.Join(errs...); err != nil {
 		return err
 	}
-	first, err := t.sites.sites[0].client.Get(ctx, "demo/contended")
+	first, err := voters[0].client.Get(ctx, "demo/contended")
 	if err != nil {
 		return err
 	}
-	for _, s := range t.sites.sites {
+	for _, s := range voters {
 		if err := t.get(ctx, s, "demo/contended", string(first.Value)); err != nil {
 			return err
 		}
@@ -86,11 +91,53 @@ func (t *tour) contend(ctx context.Context) error {
 	return nil
 }
 
+// observe reads at the observers what they have a copy of, and writes there.
+func (t *tour) observe(ctx context.Context) error {
+	for _, s := range t.sites.sites[len(t.sites.voters()):] {
+		st, err := s.client.Status(ctx)
+		if err != nil {
+			return fmt.Errorf("%s: %w", s.label(), err)
+		}
+		if st.Following == nil {
+			return fmt.Errorf("%s: does not follow a voter", s.label())
+		}
+		t.say("%s is an observer, with a copy of what %s has:", s.label(), strings.ToUpper(st.Following.Voter))
+		first := t.sites.voters()[0]
+		steps := []func() error{
+			func() error { return t.local(ctx, s, "demo/"+first.name, "hello from "+first.label()) },
+			func() error { return t.set(ctx, s, "demo/"+s.name, "hello from "+s.label()) },
+			func() error { return t.get(ctx, first, "demo/"+s.name, "hello from "+s.label()) },
+		}
+		for _, step := range steps {
+			if err := step(); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// copied waits until an observer's copy has a value that was written a moment ago.
+func (t *tour) copied(ctx context.Context, s *demoSite, key, want string) error {
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	for {
+		r, err := s.client.GetLocal(ctx, key)
+		if err == nil && string(r.Value) == want {
+			return nil
+		}
+		if err != nil && !errors.Is(err, client.ErrNotFound) || ctx.Err() != nil {
+			return fmt.Errorf("%s: wait for its copy of %s: %w", s.label(), key, cmp.Or(err, ctx.Err()))
+		}
+		sleep(ctx, 5*time.Millisecond)
+	}
+}
+
 // killed stops a site, goes on at the others, and starts it again.
 func (t *tour) killed(ctx context.Context, victim *demoSite) error {
 	t.kill(victim)
 	last := ""
-	for _, s := range t.sites.sites {
+	for _, s := range t.sites.voters() {
 		if s.up() {
 			last = "written by " + s.label() + " without " + victim.label()
 			if err := t.set(ctx, s, "demo/meanwhile", last); err != nil {
@@ -147,7 +194,11 @@ func (t *tour) set(ctx context.Context, s *demoSite, key, value string) error {
 	if err != nil {
 		return fmt.Errorf("%s: set %s: %w", s.label(), key, err)
 	}
-	t.row(s, fmt.Sprintf("set %s = %s", key, clip(value, 34-len(key))), r, true)
+	operation := fmt.Sprintf("set %s = %s", key, clip(value, 34-len(key)))
+	if r.Via != "" {
+		operation += " via " + strings.ToUpper(r.Via)
+	}
+	t.row(s, operation, r, true)
 	return nil
 }
 
@@ -157,7 +208,13 @@ func (t *tour) get(ctx context.Context, s *demoSite, key, want string) error {
 	return t.got(s, "get "+key, want, r, err, true)
 }
 
+// local reads what s knows, which an observer may come to know a moment later.
 func (t *tour) local(ctx context.Context, s *demoSite, key, want string) error {
+	if s.observes {
+		if err := t.copied(ctx, s, key, want); err != nil {
+			return err
+		}
+	}
 	r, err := s.client.GetLocal(ctx, key)
 	return t.got(s, "get --local "+key, want, r, err, false)
 }
@@ -185,7 +242,11 @@ func clip(s string, n int) string {
 func (t *tour) invite() {
 	fmt.Fprintf(t.out, "\nTalk to the sites from another terminal, for instance:\n")
 	for _, s := range t.sites.sites {
-		fmt.Fprintf(t.out, "  GUS_SOCKET=%s gus get demo/%s\n", s.socket(), s.name)
+		get := "get"
+		if s.observes {
+			get = "get --local"
+		}
+		fmt.Fprintf(t.out, "  GUS_SOCKET=%s gus %s demo/%s\n", s.socket(), get, s.name)
 	}
 	first := t.sites.sites[0].socket()
 	fmt.Fprintf(t.out, "  GUS_SOCKET=%s gus set app/port 8080\n", first)

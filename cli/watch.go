@@ -127,6 +127,7 @@ type follower struct {
 	after string // what the user asked to go on after
 	begun bool   // the agent has answered once
 	away  bool
+	old   bool // the site does not hear of all changes
 }
 
 // How long it waits before it looks again for an agent that is away: at first, and at most.
@@ -166,6 +167,20 @@ func (f *follower) follow(ctx context.Context, yield func(client.Event) error) e
 	}
 }
 
+// tellAge says so where the site begins to miss changes, and where that ends.
+func (f *follower) tellAge(e client.Event) {
+	told := e.Type == client.EventSynced || e.Type == client.EventAlive
+	switch old := e.Age > 0; {
+	case !told || old == f.old:
+	case old:
+		f.old = true
+		f.say("what this site shows is at least %v old: it does not hear of all changes", time.Duration(e.Age).Round(time.Second))
+	default:
+		f.old = false
+		f.say("this site hears of all changes again")
+	}
+}
+
 // once watches until the watch breaks. heard says whether anything came.
 func (f *follower) once(ctx context.Context, yield func(client.Event) error) (heard bool, err error) {
 	w, err := f.cl.Watch(ctx, f.watching)
@@ -187,6 +202,7 @@ func (f *follower) once(ctx context.Context, yield func(client.Event) error) (he
 		if e.Type == client.EventSynced {
 			f.watching.State = false
 		}
+		f.tellAge(e)
 		if f.watching.State { // whoever went on from here would miss the rest of it
 			e.Cursor = ""
 		}

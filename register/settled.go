@@ -1,5 +1,7 @@
 package register
 
+import "iter"
+
 // News is a write that has come to be known as settled here. It never changes
 // any more, and what it points to is to be read only.
 type News struct {
@@ -89,6 +91,29 @@ func (r *Replica) Told(key string) (News, bool) {
 		return News{}, false
 	}
 	return News{Key: key, Held: n.held, Write: n.w.Write}, true
+}
+
+// Unsettled yields the keys of which there is something that is not known to be settled, or may
+// have been told as that before this start, each with the highest tag of that.
+func (r *Replica) Unsettled() iter.Seq2[string, Tag] {
+	return func(yield func(string, Tag) bool) {
+		for _, g := range r.active {
+			if g.live != nil && (!g.settled() || g.floor != g.cur) && !yield(g.key, g.floor.Tag) {
+				return
+			}
+		}
+		for key, tag := range r.maybe {
+			if !yield(key, tag) {
+				return
+			}
+		}
+	}
+}
+
+// Knows says whether the newest write of key that is known to be settled here is t, or newer.
+func (r *Replica) Knows(key string, t Tag) bool {
+	g := r.regs[key]
+	return g != nil && !g.newest().Tag.Less(t)
 }
 
 // tellFresh tells f and what has followed it, and returns what has to wait.

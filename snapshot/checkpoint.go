@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+
+	sqlite3 "modernc.org/sqlite/lib"
 )
 
 // SQLite's log is emptied in two steps, so that no save waits for its pages to
@@ -114,6 +116,9 @@ func (s *Store) pragmaLog(stmt *sql.Stmt) error {
 // is tried again once the log has grown further. After any other failure nobody knows
 // what of them the database holds: no save may rest on that.
 func (s *Store) failedMove(err error) {
+	if code, ok := resultCode(err); ok && (code&0xff == sqlite3.SQLITE_BUSY || code&0xff == sqlite3.SQLITE_LOCKED) {
+		return // somebody reads through the same connection: nothing was moved, and will be later
+	}
 	if err := s.failed(fmt.Errorf("move pages from SQLite's log: %w", err)); !errors.Is(err, ErrRolledBack) {
 		s.log.Error("saving has ended", "error", err)
 	}

@@ -10,7 +10,7 @@ import (
 
 // Cursor is a position in the changes of a database, this one or another's.
 type Cursor struct {
-	Database uint64       // which database: see Store.Database
+	Database uint64       // which start of which database: see Store.Database
 	Seq      register.Seq // all changes up to it have been taken in
 }
 
@@ -25,10 +25,8 @@ type cursors struct {
 	full  bool      // and the logger was told
 }
 
-// Database identifies the database: a random number above 0, drawn when it was
-// made. The numbers of saves mean nothing in another one. Safe for concurrent
-// use.
-func (s *Store) Database() uint64 { return s.database }
+// Cluster is the id of the cluster that the database belongs to. Safe for concurrent use.
+func (s *Store) Cluster() string { return s.opts.Cluster }
 
 // Cursors returns the cursors that were set, by name; not all of them need be
 // durable yet. Safe for concurrent use.

@@ -103,17 +103,38 @@ func TestTooManyCursors(t *testing.T) {
 	}
 }
 
-// Each database has an id of its own, and keeps it.
-func TestDatabase(t *testing.T) {
-	dir := freshDir(t)
+// A cursor is good across starts of the database that gave it out, and for nothing else: also
+// not for an image of it that knows nothing of the time in which that was.
+func TestResume(t *testing.T) {
+	dir, image := freshDir(t), freshDir(t)
 	s := begin(t, dir, small)
-	id := s.Database()
+	s.fill(t, 1, 10)
+	old := Cursor{s.Database(), 7}
 	s.end(t)
+	must(t, os.CopyFS(image, os.DirFS(dir)))
+	must(t, os.Chmod(image, 0o700))
 	s = begin(t, dir, small)
-	if id == 0 || s.Database() != id {
-		t.Errorf("the id was %x and is %x", id, s.Database())
+	s.fill(t, 11, 20)
+	lost := Cursor{s.Database(), 15}
+	for c, want := range map[Cursor]bool{old: true, lost: true, {lost.Database, 21}: false, {old.Database, 11}: false, {1, 1}: false, {}: false} {
+		if after, ok := s.Resume(c); ok != want || ok && after != c.Seq || !ok && after != 0 {
+			t.Errorf("%v: %d %v", c, after, ok)
+		}
 	}
-	if other := begin(t, freshDir(t), small); other.Database() == id {
-		t.Error("two databases have one id")
+	s.end(t)
+	s = begin(t, image, small)
+	s.fill(t, 11, 30)
+	for c, want := range map[Cursor]bool{old: true, lost: false} {
+		if _, ok := s.Resume(c); ok != want {
+			t.Errorf("the image, %v: %v", c, ok)
+		}
+	}
+	s.end(t)
+	for range keptStarts {
+		begin(t, image, small).end(t)
+	}
+	s = begin(t, image, small)
+	if _, ok := s.Resume(old); ok {
+		t.Error("a cursor of a start that is forgotten is good")
 	}
 }

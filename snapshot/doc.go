@@ -4,7 +4,8 @@
 // A data directory holds one SQLite file, gus.db, in write-ahead mode with a
 // sync at each commit. Its tables:
 //
-//	meta     schema, cluster id, boot, the database's id
+//	meta     schema, cluster id, boot
+//	starts   each start, with a number drawn at random, and the save before it
 //	log      what was saved, in order: a save is one transaction
 //	records  the current record of each key, as folded from the log
 //	parts    how many those are in each partition, and what their sums add up to
@@ -87,6 +88,14 @@
 //   - An idle Store writes nothing and has no timer running. On a full disk,
 //     what no save waits for is tried again with longer and longer pauses, and
 //     after a save that succeeded.
+//
+// # Backups
+//
+// A backup (backup.go) is one file with the newest write of each key, as one state of the database
+// has it: a read transaction that began when it did. The records give it in the order of keys,
+// one cursor a partition, with the log's changes laid over them. What a record has beyond its newest
+// write, the voter's promises, is not in it: they bind this voter in this
+// cluster, and Build makes a database of a new one, in which nobody has promised anything.
 //
 // # Versions
 //

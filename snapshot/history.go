@@ -206,12 +206,13 @@ type moment struct {
 	seq    register.Seq
 	time   int64         // by the clock, for people
 	ran    time.Duration // for how long the database was open
+	keys   int64         // that the epoch has changed
 	bytes  int64         // of the versions that the epoch has superseded
 }
 
 func (m *moment) sum() int64 {
 	var b []byte
-	for _, n := range []int64{m.number, int64(m.seq), m.time, int64(m.ran), m.bytes} {
+	for _, n := range []int64{m.number, int64(m.seq), m.time, int64(m.ran), m.keys, m.bytes} {
 		b = binary.BigEndian.AppendUint64(b, uint64(n))
 	}
 	return int64(crc32.Checksum(b, castagnoli))
@@ -219,7 +220,7 @@ func (m *moment) sum() int64 {
 
 func (m *moment) scan(rows *sql.Rows) error {
 	var sum int64
-	if err := rows.Scan(&m.number, &m.seq, &m.time, &m.ran, &m.bytes, &sum); err != nil {
+	if err := rows.Scan(&m.number, &m.seq, &m.time, &m.ran, &m.keys, &m.bytes, &sum); err != nil {
 		return err
 	}
 	if m.sum() != sum {
@@ -231,8 +232,8 @@ func (m *moment) scan(rows *sql.Rows) error {
 // putMoment saves what a pass is in the timeline, within a transaction of it. While
 // the pass is not complete, nobody looks at it.
 func (s *Store) putMoment(p *pass) error {
-	m := moment{p.number, p.seq, p.time, p.ran, p.past}
-	_, err := s.statements.timePut.Exec(m.number, int64(m.seq), m.time, int64(m.ran), m.bytes, m.sum())
+	m := moment{p.number, p.seq, p.time, p.ran, p.keys, p.past}
+	_, err := s.statements.timePut.Exec(m.number, int64(m.seq), m.time, int64(m.ran), m.keys, m.bytes, m.sum())
 	return err
 }
 
@@ -240,10 +241,7 @@ func (s *Store) putMoment(p *pass) error {
 func (s *Store) loadTimeline(tx *sql.Tx) error {
 	h := &s.history
 	h.opened = time.Now()
-	if s.version == 1 {
-		return nil
-	}
-	rows, err := tx.Query("SELECT number, seq, time, ran, bytes, sum FROM timeline ORDER BY number")
+	rows, err := tx.Query("SELECT number, seq, time, ran, keys, bytes, sum FROM timeline ORDER BY number")
 	if err != nil {
 		return incomplete(s.path, err)
 	}

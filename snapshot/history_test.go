@@ -2,7 +2,6 @@ package snapshot
 
 import (
 	"bytes"
-
 	"errors"
 	"fmt"
 	"slices"
@@ -263,38 +262,4 @@ func TestHistoryIsBounded(t *testing.T) {
 			})
 		})
 	}
-}
-
-// A database of the first schema is brought up to the present one, and remembers from then on.
-func TestUpgrade(t *testing.T) {
-	dir := freshDir(t)
-	s := begin(t, dir, small)
-	s.fill(t, 1, 100)
-	s.end(t)
-	for _, text := range []string{"DROP TABLE versions", "DROP TABLE timeline", "PRAGMA user_version = 1"} {
-		tamper(t, dir, text)
-	}
-	setMeta(t, dir, "schema", int64(1))
-	synctest.Test(t, func(t *testing.T) {
-		s := beginWith(t, dir, Options{bounds: seldom, Epoch: time.Second})
-		mustEqual(t, recovered(t, s.Records()), replayed(100))
-		for seq := register.Seq(101); seq < 110; seq++ {
-			must(t, s.save(seq, []register.Record{settled(1, uint64(seq))}))
-			time.Sleep(2 * time.Second)
-			synctest.Wait()
-		}
-		s.end(t)
-		s = begin(t, dir, never)
-		list, err := s.Timeline(0, 10)
-		must(t, err)
-		if s.version != schemaVersion || len(list) < 9 {
-			t.Errorf("the schema is %d, with %d epochs", s.version, len(list))
-		}
-		for _, e := range list[:8] {
-			if v, ok, err := s.At(e.Number, settled(1, 1).Key); err != nil || !ok || v.Tag.TS != uint64(e.Seq) {
-				t.Errorf("epoch %d of save %d has %v of %v: %v", e.Number, e.Seq, ok, v.Tag, err)
-			}
-		}
-		s.end(t)
-	})
 }

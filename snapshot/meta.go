@@ -1,7 +1,6 @@
 package snapshot
 
 import (
-	"context"
 	"database/sql"
 	"errors"
 	"fmt"
@@ -13,45 +12,45 @@ const (
 )
 
 // verify refuses a database that is not ours, of a newer version, or of
-// another cluster.
-func verify(tx *sql.Tx, path, cluster string) error {
+// another cluster, if one is named. It returns the id of its cluster.
+func verify(tx *sql.Tx, path, cluster string) (id string, err error) {
 	var application, version int64
 	if err := tx.QueryRow("PRAGMA application_id").Scan(&application); err != nil {
-		return explain(path, err)
+		return "", explain(path, err)
 	}
 	if application != applicationID {
-		return damaged(path, "it is not a database of gus")
+		return "", damaged(path, "it is not a database of gus")
 	}
 	if err := tx.QueryRow("PRAGMA user_version").Scan(&version); err != nil {
-		return explain(path, err)
+		return "", explain(path, err)
 	}
 	said, err := getMeta[int64](tx, path, "schema")
 	switch {
 	case version > schemaVersion && (err != nil || said == version): // its meta may be quite another
-		return fmt.Errorf("%s was %w: its schema is %d, this version knows %d: run the newer version", path, ErrNewer, version, schemaVersion)
+		return "", fmt.Errorf("%s was %w: its schema is %d, this version knows %d: run the newer version", path, ErrNewer, version, schemaVersion)
 	case err != nil:
-		return err
-	case version != said || said < 1 || said > schemaVersion:
-		return damaged(path, "its schema is %d and said to be %d, and there never was such a one", version, said)
+		return "", err
+	case version != schemaVersion || said != schemaVersion:
+		return "", damaged(path, "its schema is %d and said to be %d, and there never was such a one", version, said)
 	}
-	if err := verifySchema(tx, path, version); err != nil {
-		return err
+	if err := verifySchema(tx, path); err != nil {
+		return "", err
 	}
 	found, err := getMeta[string](tx, path, "cluster")
 	if err != nil {
-		return err
+		return "", err
 	}
-	if found != cluster {
-		return fmt.Errorf("%s %w: it is of %q, this agent is of %q: use that cluster's data directory, or an empty one",
+	if cluster != "" && found != cluster {
+		return "", fmt.Errorf("%s %w: it is of %q, this agent is of %q: use that cluster's data directory, or an empty one",
 			path, ErrOtherCluster, found, cluster)
 	}
-	return nil
+	return found, nil
 }
 
 // verifySchema compares the tables with those that we make: a wrong bit in a
 // definition could make another one of it.
-func verifySchema(tx *sql.Tx, path string, version int64) (err error) {
-	for _, text := range tables(version) {
+func verifySchema(tx *sql.Tx, path string) error {
+	for _, text := range schema {
 		var n int
 		if err := tx.QueryRow("SELECT count(*) FROM sqlite_schema WHERE sql = ?", text).Scan(&n); err != nil {
 			return explain(path, err)
@@ -60,30 +59,6 @@ func verifySchema(tx *sql.Tx, path string, version int64) (err error) {
 			return damaged(path, "its schema is incomplete, it has no %.30q", text)
 		}
 	}
-	return nil
-}
-
-// upgrade makes the tables of the present schema in a verified database of an older
-// one, all of them or none.
-func (s *Store) upgrade() error {
-	if s.version == schemaVersion {
-		return nil
-	}
-	ctx := context.Background()
-	texts := append([]string{"BEGIN IMMEDIATE"}, added...)
-	for _, text := range append(texts, fmt.Sprintf("PRAGMA user_version = %d", schemaVersion)) {
-		if _, err := s.conn.ExecContext(ctx, text); err != nil {
-			return err // the connection is closed, and that rolls back
-		}
-	}
-	value := int64(schemaVersion)
-	if _, err := s.conn.ExecContext(ctx, metaPut, "schema", value, sumOf("meta", "schema", value)); err != nil {
-		return err
-	}
-	if _, err := s.conn.ExecContext(ctx, "COMMIT"); err != nil {
-		return err
-	}
-	s.log.Info("the database is of this version's schema now", "path", s.path, "schema", schemaVersion)
 	return nil
 }
 

@@ -25,10 +25,10 @@ var refusals = []struct {
 	{
 		"a newer version ran here",
 		func(t *testing.T, dir string) {
-			tamper(t, dir, "PRAGMA user_version = 3")
-			setMeta(t, dir, "schema", int64(3))
+			tamper(t, dir, "PRAGMA user_version = 2")
+			setMeta(t, dir, "schema", int64(2))
 		},
-		ErrNewer, []string{databaseName, "schema is 3", "run the newer version"},
+		ErrNewer, []string{databaseName, "schema is 2", "run the newer version"},
 	},
 	{
 		"it is another cluster's",
@@ -86,8 +86,8 @@ var refusals = []struct {
 	},
 	{
 		"a bit of the version is another",
-		func(t *testing.T, dir string) { tamper(t, dir, "PRAGMA user_version = 4") },
-		ErrDamaged, []string{databaseName, "schema is 4"},
+		func(t *testing.T, dir string) { tamper(t, dir, "PRAGMA user_version = 3") },
+		ErrDamaged, []string{databaseName, "schema is 3"},
 	},
 	{
 		"a bit of the cluster's id is another",

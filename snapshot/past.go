@@ -20,6 +20,7 @@ type Moment struct {
 	Number uint64
 	Seq    register.Seq // it covers all that was saved up to it
 	Time   time.Time    // at its end, by the clock
+	Keys   int64        // that it has changed
 	Bytes  int64        // about, of the versions that it has superseded
 }
 
@@ -36,7 +37,7 @@ type Version struct {
 // Timeline returns the epochs that can be read, the newest first: those with numbers
 // below before (0: all), and at most limit. Safe for concurrent use before Close.
 func (s *Store) Timeline(before uint64, limit int) ([]Moment, error) {
-	const query = "SELECT number, seq, time, ran, bytes, sum FROM timeline WHERE number < ? AND number <= ? ORDER BY number DESC LIMIT ?"
+	const query = "SELECT number, seq, time, ran, keys, bytes, sum FROM timeline WHERE number < ? AND number <= ? ORDER BY number DESC LIMIT ?"
 	newest := s.newest()
 	if before == 0 {
 		before = newest + 1
@@ -47,7 +48,7 @@ func (s *Store) Timeline(before uint64, limit int) ([]Moment, error) {
 // MomentAt returns the last epoch that the clock dates up to t, or ErrNoEpoch. Safe for
 // concurrent use before Close.
 func (s *Store) MomentAt(t time.Time) (Moment, error) {
-	const query = "SELECT number, seq, time, ran, bytes, sum FROM timeline WHERE time <= ? AND number <= ? ORDER BY number DESC LIMIT 1"
+	const query = "SELECT number, seq, time, ran, keys, bytes, sum FROM timeline WHERE time <= ? AND number <= ? ORDER BY number DESC LIMIT 1"
 	list, err := s.moments(query, t.UnixMilli(), bounded(s.newest()))
 	if err != nil {
 		return Moment{}, err
@@ -98,7 +99,7 @@ func (s *Store) moments(query string, args ...any) (list []Moment, err error) {
 		if err := m.scan(rows); err != nil {
 			return err
 		}
-		list = append(list, Moment{uint64(m.number), m.seq, time.UnixMilli(m.time), m.bytes})
+		list = append(list, Moment{uint64(m.number), m.seq, time.UnixMilli(m.time), m.keys, m.bytes})
 		return nil
 	})
 	return list, err

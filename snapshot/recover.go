@@ -28,16 +28,13 @@ func (s *Store) inspectOn(conn *sql.Conn) error {
 		return explain(s.path, err)
 	}
 	defer tx.Rollback() // nothing was written
-	if err := verify(tx, s.path, s.opts.Cluster); err != nil {
+	if s.opts.Cluster, err = verify(tx, s.path, s.opts.Cluster); err != nil {
 		return err
 	}
 	if err := s.check(tx); err != nil {
 		return err
 	}
-	if s.version, err = getMeta[int64](tx, s.path, "schema"); err != nil {
-		return err
-	}
-	for _, load := range []func(*sql.Tx) error{s.loadMeta, s.loadPasses, s.loadEpochs, s.loadCursors, s.loadLog, s.loadTimeline} {
+	for _, load := range []func(*sql.Tx) error{s.loadMeta, s.loadPasses, s.loadEpochs, s.loadStarts, s.loadCursors, s.loadLog, s.loadTimeline} {
 		if err := load(tx); err != nil {
 			return err
 		}
@@ -54,9 +51,8 @@ func (s *Store) loadMeta(tx *sql.Tx) error {
 	if err != nil {
 		return err
 	}
-	database, err := getMeta[int64](tx, s.path, "database")
-	s.boot, s.database = uint64(boot), uint64(database)
-	return err
+	s.boot = uint64(boot)
+	return nil
 }
 
 // loadPasses reads how far the database is folded.

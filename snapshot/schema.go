@@ -2,16 +2,13 @@ package snapshot
 
 import (
 	"context"
-	"crypto/rand"
 	"database/sql"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"io/fs"
 	"net/url"
 	"os"
 	"path/filepath"
-	"slices"
 )
 
 // applicationID marks a database as ours in its header: "GUS" and a zero.
@@ -20,7 +17,7 @@ const applicationID = 0x47555300
 // schemaVersion is the version of the schema below. It stands in the header
 // (user_version), where it can be read whatever the tables are, and in meta,
 // where a flipped bit is found.
-const schemaVersion = 2
+const schemaVersion = 1
 
 // schema makes the tables, each with the sums that tell a wrong bit (sum.go).
 //
@@ -28,8 +25,7 @@ const schemaVersion = 2
 // save; a large save has several rows. body is a CBOR sequence of records in
 // log, and one record in records. passes has the newest complete pass and the
 // one under way (the type pass), epochs has what passes changed in partitions,
-// parts what a partition's records come to. The index is what Changes reads:
-// it covers it, so that no body is read.
+// parts what a partition's records come to. For versions and timeline see history.go.
 var schema = []string{
 	`CREATE TABLE meta (
 	name  TEXT PRIMARY KEY,
@@ -68,6 +64,12 @@ var schema = []string{
 	digest INTEGER NOT NULL,
 	sum    INTEGER NOT NULL
 ) STRICT`,
+	`CREATE TABLE starts (
+	boot INTEGER PRIMARY KEY,
+	id   INTEGER NOT NULL,
+	seq  INTEGER NOT NULL,
+	sum  INTEGER NOT NULL
+) STRICT`,
 	`CREATE TABLE cursors (
 	name     TEXT PRIMARY KEY,
 	database INTEGER NOT NULL,
@@ -83,11 +85,7 @@ var schema = []string{
 	body  BLOB NOT NULL,
 	PRIMARY KEY (part, key)
 ) STRICT, WITHOUT ROWID`,
-	`CREATE INDEX changed ON records (seq, part, key, sum)`,
-}
-
-// added are the tables that version 2 of the schema has beyond version 1: see history.go.
-var added = []string{
+	changedIndex,
 	`CREATE TABLE versions (
 	until   INTEGER NOT NULL,
 	part    INTEGER NOT NULL,
@@ -106,18 +104,14 @@ var added = []string{
 	seq    INTEGER NOT NULL,
 	time   INTEGER NOT NULL,
 	ran    INTEGER NOT NULL,
+	keys   INTEGER NOT NULL,
 	bytes  INTEGER NOT NULL,
 	sum    INTEGER NOT NULL
 ) STRICT`,
 }
 
-// tables are those of a version of the schema.
-func tables(version int64) []string {
-	if version == 1 {
-		return schema
-	}
-	return slices.Concat(schema, added)
-}
+// changedIndex is what Changes reads: it covers that, so that no body is read.
+const changedIndex = `CREATE INDEX changed ON records (seq, part, key, sum)`
 
 // connect opens the one connection of a handle of its own on the database at
 // path, with further parameters of the driver.
@@ -201,9 +195,7 @@ func initialise(path, cluster string) error {
 // failure leaves it open, and closing rolls it back.
 func fill(conn *sql.Conn, cluster string) error {
 	ctx := context.Background()
-	var id [8]byte
-	rand.Read(id[:]) // never fails
-	statements := append([]string{"BEGIN IMMEDIATE"}, tables(schemaVersion)...)
+	statements := append([]string{"BEGIN IMMEDIATE"}, schema...)
 	statements = append(statements, fmt.Sprintf("PRAGMA application_id = %d", applicationID),
 		fmt.Sprintf("PRAGMA user_version = %d", schemaVersion))
 	for _, text := range statements {
@@ -212,10 +204,9 @@ func fill(conn *sql.Conn, cluster string) error {
 		}
 	}
 	for name, value := range map[string]any{
-		"schema":   int64(schemaVersion),
-		"boot":     int64(0),
-		"database": int64(binary.LittleEndian.Uint64(id[:]) >> 1), // not negative, for people
-		"cluster":  cluster,
+		"schema":  int64(schemaVersion),
+		"boot":    int64(0),
+		"cluster": cluster,
 	} {
 		if _, err := conn.ExecContext(ctx, metaPut, name, value, sumOf("meta", name, value)); err != nil {
 			return err

@@ -17,6 +17,7 @@ type statements struct {
 	passPut, passDrop             *sql.Stmt
 	epochPut, epochTrim           *sql.Stmt
 	partPut                       *sql.Stmt
+	startPut, startTrim           *sql.Stmt
 	cursorPut, cursorDrop         *sql.Stmt
 	metaPut                       *sql.Stmt
 	versionPut, versionTake       *sql.Stmt
@@ -45,6 +46,8 @@ func (p *statements) all() []statement {
 		{&p.epochPut, "INSERT INTO epochs (part, number, seq, time, keys, sum) VALUES (?, ?, ?, ?, ?, ?)"},
 		{&p.epochTrim, "DELETE FROM epochs WHERE part = ?1 AND number <= (SELECT number FROM epochs WHERE part = ?1 ORDER BY number DESC LIMIT 1 OFFSET ?2)"},
 		{&p.partPut, "REPLACE INTO parts (part, keys, digest, sum) VALUES (?, ?, ?, ?)"},
+		{&p.startPut, "INSERT INTO starts (boot, id, seq, sum) VALUES (?, ?, ?, ?)"},
+		{&p.startTrim, "DELETE FROM starts WHERE boot <= ?"},
 		{&p.cursorPut, "REPLACE INTO cursors (name, database, seq, sum) VALUES (?, ?, ?, ?)"},
 		{&p.cursorDrop, "DELETE FROM cursors WHERE name = ?"},
 		{&p.metaPut, metaPut},
@@ -52,9 +55,9 @@ func (p *statements) all() []statement {
 		{&p.versionTake, "DELETE FROM versions WHERE until = ? AND part = ? AND key = ? RETURNING epoch, ts, owner, deleted, sum, value"},
 		{&p.versionDrop, "DELETE FROM versions WHERE (until, part, key) < (?, ?, ?)"},
 		{&p.versionNext, "SELECT until, part, key FROM versions ORDER BY until, part, key LIMIT 1 OFFSET ?"},
-		{&p.timePut, "REPLACE INTO timeline (number, seq, time, ran, bytes, sum) VALUES (?, ?, ?, ?, ?, ?)"},
+		{&p.timePut, "REPLACE INTO timeline (number, seq, time, ran, keys, bytes, sum) VALUES (?, ?, ?, ?, ?, ?, ?)"},
 		{&p.timeDrop, "DELETE FROM timeline WHERE number < ?"},
-		{&p.timeOldest, "SELECT number, seq, time, ran, bytes, sum FROM timeline WHERE number >= ? ORDER BY number LIMIT ?"},
+		{&p.timeOldest, "SELECT number, seq, time, ran, keys, bytes, sum FROM timeline WHERE number >= ? ORDER BY number LIMIT ?"},
 		{&p.logLook, lookLog},
 		{&p.logMove, moveLog},
 	}

@@ -79,8 +79,8 @@ type Store struct {
 	readers  *sql.DB // of Changes and Keys
 	mover    mover
 	boot     uint64
-	database uint64
-	version  int64 // of the schema, as it was found
+	lives    []life // the starts, this one the last; does not change after Open
+	database uint64 // the id of the last of them
 
 	jobs    chan job      // room for one: the save that is in flight
 	wake    chan struct{} // room for one: a cursor waits to be saved
@@ -257,9 +257,6 @@ func (s *Store) setUp() error {
 	if _, err := s.conn.ExecContext(ctx, fmt.Sprintf("PRAGMA cache_size = -%d", 8<<10)); err != nil {
 		return explain(s.path, err)
 	}
-	if err := s.upgrade(); err != nil {
-		return explain(s.path, err)
-	}
 	if err := s.statements.prepare(s.conn); err != nil {
 		return incomplete(s.path, err)
 	}
@@ -270,8 +267,10 @@ func (s *Store) setUp() error {
 func (s *Store) raiseBoot() error {
 	boot := int64(s.boot) + 1
 	err := s.transact(func() error {
-		_, err := s.statements.metaPut.Exec("boot", boot, sumOf("meta", "boot", boot))
-		return err
+		if _, err := s.statements.metaPut.Exec("boot", boot, sumOf("meta", "boot", boot)); err != nil {
+			return err
+		}
+		return s.addStart(boot)
 	})
 	if err != nil {
 		return fmt.Errorf("raise the boot number: %w", incomplete(s.path, err))

@@ -34,6 +34,7 @@ type PastEpoch struct {
 	Number uint64    `json:"number"`
 	Time   time.Time `json:"time"`  // at its end, by the site's clock; UTC
 	Save   uint64    `json:"save"`  // it covers this site's saves up to that number
+	Keys   int64     `json:"keys"`  // that it has changed
 	Bytes  int64     `json:"bytes"` // about, of the versions that it has superseded
 }
 

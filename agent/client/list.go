@@ -22,6 +22,9 @@ type Listing struct {
 	Epoch uint64
 	// Timeout is that of each page. 0: five seconds.
 	Timeout time.Duration
+	// Aged is called for each page of a local listing that may be old, with its Result's
+	// Age. Nil: nobody is told.
+	Aged func(age time.Duration)
 }
 
 // Entry is a key as List shows it.
@@ -81,6 +84,9 @@ func (c *Client) page(ctx context.Context, l Listing) (Page, error) {
 	r, err := c.do(ctx, request{method: http.MethodGet, target: "/v1/kv?" + q.Encode()})
 	if err != nil {
 		return Page{}, err
+	}
+	if r.Age > 0 && l.Aged != nil {
+		l.Aged(r.Age)
 	}
 	var p Page
 	if err := json.Unmarshal(r.Value, &p); err != nil {

@@ -37,6 +37,9 @@ type Status struct {
 	// Syncs are the jobs of this site that keep files as keys are, in the agent and beside it.
 	Syncs []SyncState `json:"syncs,omitempty"`
 
+	// Backups is nil where the agent saves none by itself.
+	Backups *BackupSchedule `json:"backups,omitempty"`
+
 	// Disagreements are keys on which this site and another have had different
 	// settled versions for two epochs of 10 s. There should be none.
 	Disagreements Disagreements `json:"disagreements"`

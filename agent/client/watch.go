@@ -53,6 +53,9 @@ type Event struct {
 	// Cursor is from where to resume after this event. It is for this site alone, and
 	// good across restarts of the agent.
 	Cursor string `json:"cursor,omitempty"`
+	// Age is how old what the site shows is, at least, where it does not hear of all changes; 0: it
+	// does, or this is no EventSynced or EventAlive.
+	Age Duration `json:"age_ms,omitzero"`
 	// More says that another event follows at once: what comes up to and with the first
 	// one without it is a batch.
 	More bool `json:"more,omitempty"`

@@ -14,6 +14,7 @@
 // second one is read, what could not be written is read again when it is tried again, and what
 // is in memory is names, versions, and eight values. All that follows is one goroutine, a batch
 // at a time. A change that comes meanwhile waits in the watch, folded by key, so the last one lands.
+// Of a key older versions do not count, but for the first that a new watch tells: a site that was put back has what it has.
 //
 // # What holds for files
 //
@@ -29,6 +30,8 @@
 //   - With Delete, what goes is what this job has put in place or found there with the key's very bytes, as a journal says
 //     (.gus-sync in the directory), and only where a deletion was told or, where the site merely does not
 //     know the key, a quorum says that it is not there: a site whose disk was wiped knows little for a while.
+//     What a job of another prefix has put there, or one with templates where this one has none or the
+//     other way round, is not this job's: it stays.
 //   - Symbolic links below the directory are neither followed nor replaced. The directory itself may be one.
 //   - A key that cannot be a file (.., an absolute path, an empty name, names over 255 bytes, names that begin with .gus-) is
 //     an error with its name, as are both of a pair that cannot be beside each other: a key a and a key a/b, and, on a

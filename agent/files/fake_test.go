@@ -109,6 +109,19 @@ func (s *site) delete(key string)     { s.change(key, held{deleted: true}) }
 func (s *site) change(key string, h held) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.changeLocked(key, h)
+}
+
+// together sets keys, given as key, value, key, value, in one batch.
+func (s *site) together(keys ...string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i := 0; i < len(keys); i += 2 {
+		s.changeLocked(keys[i], held{value: keys[i+1]})
+	}
+}
+
+func (s *site) changeLocked(key string, h held) {
 	s.clock++
 	h.version = client.Version(fmt.Sprintf("%d.1", s.clock))
 	s.keys[key] = h
@@ -120,6 +133,18 @@ func (s *site) change(key string, h held) {
 			default:
 			}
 		}
+	}
+}
+
+// putBack has the site know keys, given as key, value, key, value, at the versions that its first
+// changes had, and no others.
+func (s *site) putBack(keys ...string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.clock = 0
+	clear(s.keys)
+	for i := 0; i < len(keys); i += 2 {
+		s.changeLocked(keys[i], held{value: keys[i+1]})
 	}
 }
 

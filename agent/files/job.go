@@ -49,8 +49,8 @@ type job struct {
 // entry is a key that the watch has told of.
 type entry struct {
 	name    string         // empty: it cannot be a file
-	version client.Version // the newest that was told
-	watch   uint32         // that told it
+	version client.Version // the newest that watch has told
+	watch   uint32         // the number of the last one that told of it
 	placed  bool           // its file is as version says
 	part    uint64         // of the sum, where it was in place at some time
 }
@@ -105,10 +105,13 @@ func (j *job) open() error {
 	if !j.DryRun {
 		t.sweep()
 	}
-	jr, err := openJournal(t, j.DryRun)
+	jr, err := openJournal(t, j.owner(), j.DryRun)
 	if err != nil {
 		t.close()
 		return err
+	}
+	if n := jr.forgotten; n > 0 {
+		j.log.Warn("files that a job of another prefix has put in place are kept", "files", n, "of", ownerText(jr.was))
 	}
 	if t.root != nil {
 		_, err = t.root.Lstat(strings.ToUpper(journalName))
@@ -202,11 +205,14 @@ func (j *job) take(e told) error {
 	if e.err != nil {
 		return e.err
 	}
+	if !e.deps { // the last of a batch may be a key that is no file
+		j.more = e.More
+	}
 	switch {
 	case e.Type == client.EventSynced && e.deps:
 		j.depsSynced = true
 	case e.Type == client.EventSynced:
-		j.synced, j.more = true, false
+		j.synced = true
 		j.missUntold()
 	case e.Type == client.EventAlive && !e.deps:
 		if !j.DryRun && j.tree.moved() {
@@ -218,11 +224,9 @@ func (j *job) take(e told) error {
 	case e.deps:
 		j.touch(e.Key)
 	case e.Type == client.EventSet:
-		j.more = e.More
 		j.set(e.Key, e.Version)
 	case e.Type == client.EventDelete:
-		j.more = e.More
-		if old := j.known[e.Key]; old == nil || e.Version.Compare(old.version) >= 0 {
+		if old := j.known[e.Key]; old == nil || old.watch != j.watch || e.Version.Compare(old.version) >= 0 {
 			j.drop(e.Key, j.gone)
 		}
 	}
@@ -246,8 +250,10 @@ func (j *job) set(key string, version client.Version) {
 			j.markAll(j.index.add(name, key))
 		}
 	}
+	// What a watch tells first of a key is what there is, also where the site was put back meanwhile.
+	first := e.watch != j.watch
 	e.watch = j.watch
-	if c := version.Compare(e.version); c < 0 || c == 0 && e.placed || e.name == "" {
+	if c := version.Compare(e.version); c < 0 && !first || c == 0 && e.placed || e.name == "" {
 		return
 	}
 	e.version, e.placed = version, false

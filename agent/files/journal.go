@@ -17,19 +17,45 @@ const (
 
 // journal remembers, across restarts and crashes, the files and directories that
 // a job has put in place, and whether its command is still to be run. It is a file
-// of lines: "+NAME" and "-NAME" (with a slash behind a directory's), "!" where the command is owed, "." where
-// it has been run. A line without an end is none.
+// of lines: whose the names are (see owner) before all of them, "+NAME" and "-NAME" (with a slash behind a
+// directory's), "!" where the command is owed, "." where it has been run. A line without an end is none.
 type journal struct {
 	t     *tree
 	f     *os.File // nil: nothing is written
 	size  int64    // up to here it is whole
+	owner string   // the line that says whose the names are; empty: nobody knows
 	names map[string]bool
 	owed  bool
+
+	forgotten int    // files of another owner that it had when it was opened
+	was       string // that owner
 }
 
-// openJournal reads t's journal. A dry one is only read.
-func openJournal(t *tree, dry bool) (*journal, error) {
-	j := &journal{t: t, names: map[string]bool{}}
+// owner is the line that says whose the names of a journal are: "=PREFIX", or "~PREFIX" with
+// templates, where the same keys are other files. A prefix has no control characters, so it is a line.
+func (p Pull) owner() string {
+	if p.Template {
+		return "~" + p.Prefix
+	}
+	return "=" + p.Prefix
+}
+
+// ownerText tells people of an owner.
+func ownerText(owner string) string {
+	switch {
+	case owner == "":
+		return "a prefix that is not known"
+	case owner[0] == '~':
+		return fmt.Sprintf("%q, with templates", owner[1:])
+	}
+	return fmt.Sprintf("%q, without templates", owner[1:])
+}
+
+// openJournal reads t's journal. A dry one is only read. The names of another owner are forgotten,
+// so their files are never removed: that no key of this owner stands for them says nothing of them. What is
+// owed stays so, as it is about the directory.
+func openJournal(t *tree, owner string, dry bool) (*journal, error) {
+	j := &journal{t: t, owner: owner, names: map[string]bool{}}
 	if t.root == nil {
 		return j, nil
 	}
@@ -45,10 +71,14 @@ func openJournal(t *tree, dry bool) (*journal, error) {
 	if err != nil {
 		return nil, err
 	}
+	another := j.owner != owner
+	if another {
+		j.disown(owner)
+	}
 	switch {
 	case dry:
 		return j, nil
-	case len(whole) == 0, lines > 2*len(j.names)+1000:
+	case another, len(whole) == 0, lines > 2*len(j.names)+1000:
 		return j, j.rewrite()
 	}
 	if j.f, err = t.root.OpenFile(journalName, os.O_RDWR, 0); err != nil {
@@ -58,10 +88,22 @@ func openJournal(t *tree, dry bool) (*journal, error) {
 	return j, nil
 }
 
+// disown gives the journal to owner, without its names.
+func (j *journal) disown(owner string) {
+	for name := range j.names {
+		if !strings.HasSuffix(name, "/") {
+			j.forgotten++
+		}
+	}
+	clear(j.names)
+	j.was, j.owner = j.owner, owner
+}
+
 func (j *journal) read(text string) (lines int, err error) {
 	if text == "" {
 		return 0, nil
 	}
+	j.owner = ""
 	text, ok := strings.CutPrefix(text, journalHeader)
 	if !ok {
 		return 0, fmt.Errorf("%s was not written by this program: move it away; then files of keys that are deleted by now are kept", j.t.path(journalName))
@@ -78,6 +120,8 @@ func (j *journal) apply(line string) {
 		return
 	}
 	switch name := line[1:]; line[0] {
+	case '=', '~':
+		j.owner = line
 	case '+':
 		j.names[name] = true
 	case '-':
@@ -92,7 +136,7 @@ func (j *journal) apply(line string) {
 // rewrite begins the file anew.
 func (j *journal) rewrite() error {
 	var b bytes.Buffer
-	b.WriteString(journalHeader)
+	b.WriteString(journalHeader + j.owner + "\n")
 	for name := range j.names {
 		b.WriteString("+" + name + "\n")
 	}
@@ -115,7 +159,7 @@ func (j *journal) rewrite() error {
 		return errors.Join(err, f.Close(), j.t.root.Remove(temp))
 	}
 	j.f, j.size = f, int64(b.Len())
-	return nil
+	return j.t.sync(".") // or a crash may bring the old one back
 }
 
 // note adds lines, durably, all or none.

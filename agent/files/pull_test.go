@@ -259,6 +259,26 @@ func TestAnAgentThatIsAway(t *testing.T) {
 	}
 }
 
+// A site that was put back while a job runs has older versions, and those are what is there: the files
+// follow, as they do at a job's start.
+func TestASiteThatIsPutBack(t *testing.T) {
+	s := newSite(t, "a/1", "one", "a/2", "two")
+	dir := t.TempDir()
+	r := start(t, s, Pull{Prefix: "a/", Dir: dir, Delete: true})
+	s.set("a/1", "changed")
+	s.delete("a/2")
+	s.set("a/3", "three")
+	holds(t, dir, "1", "changed", "3", "three")
+	s.stop()
+	s.putBack("a/1", "one", "a/2", "two")
+	s.start()
+	holds(t, dir, "1", "one", "2", "two")
+	r.await("two keys", func(st State) bool { return good(st) && st.Keys == 2 && st.Pending == 0 })
+	s.set("a/1", "changed again") // a version that the job has seen before
+	s.delete("a/2")
+	holds(t, dir, "1", "changed again")
+}
+
 // What was left by a crash is swept; a journal's torn line is none.
 func TestAfterACrash(t *testing.T) {
 	s := newSite(t, "a/d/1", "one")
@@ -369,4 +389,31 @@ func TestAllKeys(t *testing.T) {
 	s.set("b", "2")
 	holds(t, dir, "a", "1", "b", "2")
 	r.await("good", good)
+	s.together("Z", "3", "_gus/sync/x/y", "{2}") // told in this order: the last one is no file, and ends the batch all the same
+	holds(t, dir, "a", "1", "b", "2", "Z", "3")
+}
+
+// Files wait for the end of a batch, which a keepalive tells as well; of a key no watch goes back.
+func TestTheEndOfABatch(t *testing.T) {
+	p, err := quick(Pull{Prefix: "a/", Dir: t.TempDir(), DryRun: true}).withDefaults()
+	must(t, err)
+	j := newJob(p, nil)
+	j.watch, j.depsSynced = 1, true
+	for _, step := range []struct {
+		client.Event
+		due     bool
+		version client.Version // that a/1 is to have then
+	}{
+		{client.Event{Type: client.EventSet, Key: "a/1", Version: "1.1"}, false, "1.1"},
+		{client.Event{Type: client.EventSynced}, true, "1.1"},
+		{client.Event{Type: client.EventSet, Key: "a/1", Version: "3.1", More: true}, false, "3.1"},
+		{client.Event{Type: client.EventAlive}, true, "3.1"},
+		{client.Event{Type: client.EventDelete, Key: "a/1", Version: "2.1", More: true}, false, "3.1"},
+		{client.Event{Type: client.EventSet, Key: "a/1", Version: "2.1"}, true, "3.1"},
+	} {
+		must(t, j.take(told{Event: step.Event}))
+		if _, due := j.due(); due != step.due || j.known["a/1"].version != step.version {
+			t.Errorf("after %+v: due %v, version %s", step.Event, due, j.known["a/1"].version)
+		}
+	}
 }

@@ -119,7 +119,7 @@ func (x *push) compare(ctx context.Context, names []string) ([]Change, error) {
 	there := map[string]client.Entry{}
 	for e, err := range x.c.List(ctx, client.Listing{Prefix: x.Prefix, Timeout: x.Ask}) {
 		if err != nil {
-			return nil, fmt.Errorf("compare with the keys there are: nothing changed: %w", err)
+			return nil, fmt.Errorf("compare with the keys there are, before the first change: %w", err)
 		}
 		if !strings.HasPrefix(e.Key, systemKeys) {
 			there[e.Key] = e
@@ -132,7 +132,7 @@ func (x *push) compare(ctx context.Context, names []string) ([]Change, error) {
 		return err
 	})
 	if err != nil {
-		return nil, fmt.Errorf("compare with the keys there are: nothing changed: %w", err)
+		return nil, fmt.Errorf("compare with the keys there are, before the first change: %w", err)
 	}
 	var changes []Change
 	for i, ch := range found {

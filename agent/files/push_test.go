@@ -139,7 +139,7 @@ func TestPushesThatAreRefused(t *testing.T) {
 	}
 	write(t, filepath.Join(dir, "2"), "2")
 	s.quorum(false)
-	if _, err := (Push{Dir: dir, Prefix: "a/"}).Run(t.Context(), s.client()); !errors.Is(err, client.ErrNoQuorum) {
+	if _, err := (Push{Dir: dir, Prefix: "a/"}).Run(t.Context(), s.client()); !errors.Is(err, client.ErrNoQuorum) || !strings.Contains(err.Error(), "before the first change: ") {
 		t.Error(err)
 	}
 	for _, prefix := range []string{"a", "_gus/", "_gus/x/"} {
