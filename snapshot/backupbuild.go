@@ -86,8 +86,9 @@ func fillRecords(st *statements, entries iter.Seq2[Entry, error]) error {
 			return err
 		}
 		number, key := split(placeOf(e.Key))
-		sum := recordSum(key, p.seq, p.number, body.Bytes())
-		if _, err := st.recordPut.Exec(number, key, int64(p.seq), p.number, sum, body.Bytes()); err != nil {
+		epoch := int64(sinceOf(p.number, true))
+		sum := recordSum(key, p.seq, epoch, body.Bytes())
+		if _, err := st.recordPut.Exec(number, key, int64(p.seq), epoch, sum, body.Bytes()); err != nil {
 			return err
 		}
 		part := &p.parts[number]

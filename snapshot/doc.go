@@ -106,7 +106,9 @@
 //
 // The table is ordered by the epoch that has superseded a version, not by key: then
 // passes write at its end, and compaction deletes at its beginning. An index finds those of
-// a key. Compaction is done as passes are, in small steps that give way to saves, each
+// a key, and proves nothing: the versions of a key follow each other without a gap, and the sum of the
+// oldest row of all says that nothing was before it, so that one that a wrong bit hides is missed.
+// Compaction is done as passes are, in small steps that give way to saves, each
 // hundred epochs, or sooner where the history is over its bytes. What it leaves free is used again: the file does not
 // become smaller, and no page is moved.
 package snapshot

@@ -86,18 +86,35 @@ func (s *Store) counted(number int64) {
 	}
 }
 
-// version is a row of versions.
+// since is the epoch from which on a write was the newest one of its key, as rows have it:
+// negative where no version of the key is before it. So whoever finds none knows whether one
+// is missing: see past.go.
+type since int64
+
+// sinceOf is the epoch of that number.
+func sinceOf(number int64, first bool) since {
+	if first {
+		return since(-number)
+	}
+	return since(number)
+}
+
+func (s since) number() int64 { return int64(max(s, -s)) }
+func (s since) first() bool   { return s <= 0 }
+
+// version is a row of versions. Those of a key follow each other without a gap: each one's end is the
+// next one's beginning.
 type version struct {
 	until, part int64
 	key         []byte
-	epoch       int64
+	epoch       since
 	write       register.Write
 }
 
 // sum is that of the row.
 func (v *version) sum() int64 {
 	b := make([]byte, 0, 64)
-	for _, n := range []int64{v.until, v.part, v.epoch, int64(v.write.Tag.TS), int64(v.write.Tag.Owner), flag(v.write.Deleted)} {
+	for _, n := range []int64{v.until, v.part, int64(v.epoch), int64(v.write.Tag.TS), int64(v.write.Tag.Owner), flag(v.write.Deleted)} {
 		b = binary.BigEndian.AppendUint64(b, uint64(n))
 	}
 	sum := crc32.Update(crc32.Checksum(b, castagnoli), castagnoli, v.key)
@@ -117,18 +134,19 @@ func flag(b bool) int64 {
 
 // supersede moves what the fold of a change supersedes into the history, and returns since
 // which epoch the newer record's write is the current one.
-func (s *Store) supersede(p *pass, c *change, older folded, newer register.Record) (epoch int64, err error) {
+func (s *Store) supersede(p *pass, c *change, older folded, newer register.Record) (epoch since, err error) {
 	was, is := isVersion(older.Record), isVersion(newer)
+	had := was || !older.epoch.first() // there is, or was, a version of the key
 	part, key := split(c.place)
 	v := version{part: part, key: key, until: p.number}
 	if older.Cur.Tag == newer.Cur.Tag {
 		switch {
 		case was:
 			return older.epoch, nil
-		case is && older.epoch != 0:
-			return p.number, s.endVersion(p, v)
+		case is && had:
+			return sinceOf(p.number, false), s.endVersion(p, v)
 		}
-		return p.number, nil
+		return sinceOf(p.number, !had), nil
 	}
 	between := c.settled // it was the newest one within the epoch
 	switch {
@@ -144,14 +162,14 @@ func (s *Store) supersede(p *pass, c *change, older folded, newer register.Recor
 			v.until = forever
 		}
 		err = s.putVersion(p, v)
-	case older.epoch != 0 && (is || between != nil):
+	case had && (is || between != nil):
 		err = s.endVersion(p, v)
 	}
 	if err == nil && !is && between != nil {
-		v.until, v.epoch, v.write = forever, p.number, *between
-		err = s.putVersion(p, v)
+		v.until, v.epoch, v.write = forever, sinceOf(p.number, !had), *between
+		err, had = s.putVersion(p, v), true
 	}
-	return p.number, err
+	return sinceOf(p.number, !had), err
 }
 
 // isVersion says whether a record's write may be one: it is settled.
@@ -166,7 +184,7 @@ func (s *Store) putVersion(p *pass, v version) error {
 	if value == nil {
 		value = []byte{} // not NULL
 	}
-	_, err := s.statements.versionPut.Exec(v.until, v.part, v.key, v.epoch,
+	_, err := s.statements.versionPut.Exec(v.until, v.part, v.key, int64(v.epoch),
 		int64(v.write.Tag.TS), int64(v.write.Tag.Owner), flag(v.write.Deleted), v.sum(), value)
 	return err
 }

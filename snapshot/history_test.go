@@ -4,6 +4,9 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -262,4 +265,113 @@ func TestHistoryIsBounded(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A wrong bit in what is kept of the past, or in the index on it, hides no version: whoever asks is told the
+// truth, or that something is damaged. Else a rollback would delete what was hidden.
+func TestAnyWrongBitOfHistory(t *testing.T) {
+	opts := Options{bounds: small, Epoch: time.Millisecond, checkTime: time.Nanosecond}
+	s := beginWith(t, freshDir(t), opts)
+	s.fill(t, 1, 200)
+	for s.Stats().LogRows > 0 { // then nothing changes by itself any more
+		time.Sleep(time.Millisecond)
+	}
+	dir := dirOf(s)
+	s.end(t)
+	opts.bounds, opts.Epoch = never, time.Hour
+	s = beginWith(t, dir, opts)
+	want := told(t, s.Store)
+	if len(want) < 50 {
+		t.Fatalf("there are %d answers", len(want))
+	}
+	pages := map[string][]int{}
+	for _, table := range []string{"versions", "of_key"} {
+		n := int(ask(t, s.conn, fmt.Sprintf("SELECT count(*) FROM dbstat WHERE name = '%s'", table)))
+		for i := range n {
+			pages[table] = append(pages[table], int(ask(t, s.conn, fmt.Sprintf("SELECT pageno FROM dbstat WHERE name = '%s' LIMIT 1 OFFSET %d", table, i))))
+		}
+	}
+	s.end(t)
+	whole := contents(t, dir)
+	flips := 100
+	if testing.Short() {
+		flips = 25
+	}
+	rng := rand.New(rand.NewPCG(15, 16))
+	for table, at := range pages {
+		found := 0
+		for range flips {
+			data := []byte(whole[databaseName])
+			bit := (at[rng.IntN(len(at))]-1)*4096*8 + rng.IntN(4096*8)
+			data[bit/8] ^= 1 << (bit % 8)
+			if unlikeTold(t, data, opts, want) {
+				found++
+			}
+		}
+		t.Logf("%s, %d pages: %d of %d wrong bits were found, the others do no harm", table, len(at), found, flips)
+		if found == 0 {
+			t.Errorf("%s: none was found", table)
+		}
+	}
+}
+
+// unlikeTold says whether a database with a wrong bit says that it is damaged. What it says else must be true.
+func unlikeTold(t *testing.T, data []byte, opts Options, want map[string]string) (found bool) {
+	t.Helper()
+	dir := t.TempDir()
+	must(t, os.Chmod(dir, 0o700))
+	write(t, filepath.Join(dir, databaseName), data)
+	s, err := startWith(dir, opts)
+	if err != nil {
+		if !errors.Is(err, ErrDamaged) {
+			t.Fatal(err)
+		}
+		return true
+	}
+	for question, got := range told(t, s.Store) {
+		found = found || got == "damaged"
+		if got != "damaged" && got != want[question] {
+			t.Fatalf("%s: %.2000s, it was %.2000s", question, got, want[question])
+		}
+	}
+	s.end(t)
+	return found
+}
+
+// told is what a store says of the past, by question.
+func told(t *testing.T, s *Store) map[string]string {
+	t.Helper()
+	list, err := s.Timeline(0, 1000)
+	must(t, err)
+	answers := map[string]string{}
+	answer := func(err error, question string, v any) {
+		switch {
+		case err == nil:
+			answers[question] = fmt.Sprint(v)
+		case errors.Is(err, ErrDamaged):
+			answers[question] = "damaged"
+		default:
+			t.Fatal(question, err)
+		}
+	}
+	for i, e := range list {
+		if i%4 != 0 {
+			continue
+		}
+		page, next, err := s.PageAt(e.Number, "", "", 1000)
+		answer(err, fmt.Sprintf("page of %d", e.Number), fmt.Sprint(page, next))
+		for key := 0; key < 20 && i%8 == 0; key++ {
+			key := fmt.Sprintf("cold/%d", key*5)
+			v, ok, err := s.At(e.Number, key)
+			answer(err, fmt.Sprintf("%s at %d", key, e.Number), fmt.Sprint(v, ok))
+		}
+	}
+	for i := range 5 {
+		key := fmt.Sprintf("hot/%d", i)
+		versions, err := s.History(key, 0, 1000)
+		answer(err, "history of "+key, versions)
+		_, ok, err := s.Find(key, register.Tag{TS: 1 << 40})
+		answer(err, "a version of "+key+" that never was", ok)
+	}
+	return answers
 }

@@ -163,17 +163,18 @@ func (s *Store) foldKey(p *pass, c *change) (size int64, err error) {
 	} else {
 		part.keys++
 	}
-	sum := recordSum(key, p.seq, epoch, body)
+	sum := recordSum(key, p.seq, int64(epoch), body)
 	part.digest += sum
 	p.keys, p.partKeys = p.keys+1, p.partKeys+1
-	_, err = s.statements.recordPut.Exec(number, key, int64(p.seq), epoch, sum, body)
+	_, err = s.statements.recordPut.Exec(number, key, int64(p.seq), int64(epoch), sum, body)
 	return int64(len(body)), err
 }
 
 // folded is a current record with what its row says of it.
 type folded struct {
 	register.Record
-	epoch, sum int64
+	epoch since // 0: there is no such record
+	sum   int64
 }
 
 // current returns the current record of a key, as folded so far.
@@ -187,7 +188,7 @@ func (s *Store) current(part int64, key []byte) (f folded, ok bool, err error) {
 	if err != nil {
 		return f, false, err
 	}
-	if err := s.codec.openRecord(new(plain), &f.Record, key, seq, f.epoch, f.sum, body); err != nil {
+	if err := s.codec.openRecord(new(plain), &f.Record, key, seq, int64(f.epoch), f.sum, body); err != nil {
 		return f, false, damaged(s.path, "the record of %q: %v", key, err)
 	}
 	return f, true, nil

@@ -168,7 +168,19 @@ func (s *Store) At(epoch uint64, key string) (v Version, ok bool, err error) {
 type entry struct {
 	key     []byte
 	current Version // with no epoch: it is not settled
+	first   bool    // no version is before it
 }
+
+// until is where the version before it ends, if there is one.
+func (e *entry) until() int64 {
+	if e.current.Epoch == 0 {
+		return forever
+	}
+	return int64(e.current.Epoch)
+}
+
+// errNoVersion says that the index on versions, or the table, does not have what must be there.
+var errNoVersion = errors.New("an older version is missing")
 
 // records reads rows of the records, and lets values go that nobody wants.
 func (p *past) records(values bool, query string, args ...any) (list []entry, err error) {
@@ -180,16 +192,18 @@ func (p *past) records(values bool, query string, args ...any) (list []entry, er
 	d := new(plain)
 	for rows.Next() {
 		var seq register.Seq
-		var epoch, sum int64
+		var epoch since
+		var sum int64
 		var body sql.RawBytes
 		var e entry
 		var r register.Record
 		if err := rows.Scan(&e.key, &seq, &epoch, &sum, &body); err != nil {
 			return nil, err
 		}
-		if err := p.store.codec.openRecord(d, &r, e.key, seq, epoch, sum, body); err != nil {
+		if err := p.store.codec.openRecord(d, &r, e.key, seq, int64(epoch), sum, body); err != nil {
 			return nil, fmt.Errorf("the record of %q: %w", e.key, err)
 		}
+		e.first = epoch.first()
 		if isVersion(r) {
 			e.current = versionOf(r.Key, epoch, r.Cur)
 		}
@@ -201,15 +215,15 @@ func (p *past) records(values bool, query string, args ...any) (list []entry, er
 	return list, rows.Err()
 }
 
-func versionOf(key string, epoch int64, w register.Write) Version {
-	return Version{Key: key, Epoch: uint64(epoch), Tag: w.Tag, Deleted: w.Deleted, Size: len(w.Value), Value: w.Value}
+func versionOf(key string, epoch since, w register.Write) Version {
+	return Version{Key: key, Epoch: uint64(epoch.number()), Tag: w.Tag, Deleted: w.Deleted, Size: len(w.Value), Value: w.Value}
 }
 
 // of returns what e's key was then. In lists, the values are let go.
 func (p *past) of(part int64, e entry, value bool) (v Version, ok bool, err error) {
 	v = e.current
 	if v.Epoch == 0 || p.epoch != 0 && int64(v.Epoch) > p.epoch {
-		v, ok, err = p.superseded(part, e.key)
+		v, ok, err = p.superseded(part, e)
 	} else {
 		ok = true
 	}
@@ -219,23 +233,29 @@ func (p *past) of(part int64, e entry, value bool) (v Version, ok bool, err erro
 	return v, ok, err
 }
 
-// superseded returns the version of key that ended after the epoch, where it had begun
-// by then.
-func (p *past) superseded(part int64, key []byte) (Version, bool, error) {
+// superseded returns the version of e's key, older than the current one, that ended after the
+// epoch, where it had begun by then. Where there is none, the sum of a row says so: that of the
+// key's first version, or of its record if that has replaced nothing. That the index finds none is no
+// proof, since a wrong bit in it can hide a row, or lead to another one.
+func (p *past) superseded(part int64, e entry) (Version, bool, error) {
 	const query = "SELECT until, epoch, ts, owner, deleted, sum, value FROM versions INDEXED BY of_key WHERE part = ? AND key = ? AND until > ? ORDER BY until LIMIT 1"
 	after := p.epoch
 	if after == 0 {
 		after = forever - 1
 	}
-	v := version{part: part, key: key}
-	err := v.scan(p.tx.QueryRow(query, part, key, after).Scan, &v.until)
-	if errors.Is(err, sql.ErrNoRows) {
+	if e.first {
 		return Version{}, false, nil
 	}
-	if err != nil {
-		return Version{}, false, fmt.Errorf("a version of %q: %w", key, err)
+	v := version{part: part, key: e.key}
+	err := v.scan(p.tx.QueryRow(query, part, e.key, after).Scan, &v.until)
+	was := p.epoch == 0 || v.epoch.number() <= p.epoch
+	if errors.Is(err, sql.ErrNoRows) || err == nil && (v.until <= after || !was && !v.epoch.first()) {
+		err = errNoVersion
 	}
-	return versionOf(string(key), v.epoch, v.write), p.epoch == 0 || v.epoch <= p.epoch, nil
+	if err != nil {
+		return Version{}, false, fmt.Errorf("a version of %q: %w", e.key, err)
+	}
+	return versionOf(string(e.key), v.epoch, v.write), was, nil
 }
 
 // History returns the versions of key, the newest first, without values: those that
@@ -270,6 +290,7 @@ func (s *Store) versions(key string, before uint64, each func(Version) (more boo
 			return err
 		}
 		fits := func(v Version) bool { return before == 0 || v.Epoch < before }
+		until, first := list[0].until(), list[0].first
 		if v := list[0].current; v.Epoch != 0 && fits(v) && !each(v) {
 			return nil
 		}
@@ -283,12 +304,29 @@ func (s *Store) versions(key string, before uint64, each func(Version) (more boo
 			if err := v.scan(rows.Scan, &v.until); err != nil {
 				return fmt.Errorf("a version of %q: %w", key, err)
 			}
+			if first || v.until != until {
+				return fmt.Errorf("a version of %q: %w", key, errNoVersion)
+			}
+			until, first = v.epoch.number(), v.epoch.first()
 			if at := versionOf(key, v.epoch, v.write); fits(at) && !each(at) {
 				return nil
 			}
 		}
-		return rows.Err()
+		if err := rows.Err(); err != nil || first {
+			return err
+		}
+		return p.gone(key, until)
 	})
+}
+
+// gone returns an error where a version of key that ended with that epoch would still be kept.
+func (p *past) gone(key string, until int64) error {
+	var oldest int64
+	err := p.tx.QueryRow("SELECT ifnull(min(number), 0) FROM timeline").Scan(&oldest)
+	if err == nil && until > oldest {
+		err = fmt.Errorf("a version of %q: %w", key, errNoVersion)
+	}
+	return err
 }
 
 // PageAt returns what keys were at the end of an epoch, without values: of those that begin with prefix
