@@ -122,10 +122,14 @@ func (n *node) open() {
 	n.schedule = newBackupSchedule(n)
 }
 
-// age is how old what this site holds may be, at least: while it hears all, 0.
+// age is how old what this site holds may be, at least: while it hears all, 0. A voter does
+// once it has pulled what enough of the others hold.
 func (n *node) age() time.Duration {
-	if n.observer != nil {
+	switch {
+	case n.observer != nil:
 		return n.observer.age()
+	case n.catchup.pulled()+1 < n.conf.ReadQuorum:
+		return time.Since(n.started)
 	}
 	return n.loop.lostFor()
 }

@@ -132,6 +132,9 @@ func TestOneVersionWithTwoValues(t *testing.T) {
 
 // More keys than are looked at in one epoch differ: all are found in the end.
 func TestManyDisagreements(t *testing.T) {
+	if testing.Short() {
+		t.Skip("compares many keys")
+	}
 	inWorld(t, three, func(w *world) {
 		ca, ir := w.sites[0], w.sites[2]
 		want := w.changeMany(600, ca)

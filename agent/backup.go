@@ -7,12 +7,12 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"gus/membership"
 	"io"
 	"io/fs"
 	"net/http"
 	"os"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 	"time"
@@ -179,7 +179,7 @@ func (s Saving) keep(fill func(io.Writer) error) (b Backup, err error) {
 	if err := os.Rename(f.Name(), s.File); err != nil {
 		return Backup{}, fmt.Errorf("save a backup: %w", err)
 	}
-	return backupOf(s.File, sum), syncDirectory(dir)
+	return backupOf(s.File, sum), membership.SyncDir(dir)
 }
 
 // step returns what tells Progress of a step.
@@ -195,18 +195,6 @@ func ignoreAbsent(err error) error {
 		return nil
 	}
 	return err
-}
-
-// syncDirectory makes durable which files are in dir.
-func syncDirectory(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return fmt.Errorf("sync %s: %w", dir, err)
-	}
-	if err := errors.Join(d.Sync(), d.Close()); err != nil && runtime.GOOS != "windows" {
-		return fmt.Errorf("sync %s: %w", dir, err)
-	}
-	return nil
 }
 
 // SaveRunning saves a backup of what the agent's site holds, and verifies it.

@@ -172,6 +172,9 @@ func TestRestoreKilled(t *testing.T) {
 // A recovery that is killed before any of its steps leaves the old site as it was, or one
 // that is finished by the next attempt; never an agent that starts on half of it.
 func TestRecoverKilled(t *testing.T) {
+	if testing.Short() {
+		t.Skip("begins again at each step")
+	}
 	whole, _ := somewhere(t, t.TempDir(), "a", "b", "c")
 	_, old := keysAt(t, whole)
 	steps := killAt(t, "recover", "", whole, "")
@@ -324,6 +327,9 @@ func backupFrom(t *testing.T, s *testSite) []byte {
 // Backups come by the plan, the newest few are kept, and a file that only looks like one of the
 // site's stays. A disk that takes no more is told in status, and only there.
 func TestBackupSchedule(t *testing.T) {
+	if testing.Short() {
+		t.Skip("makes many backups")
+	}
 	inEmptyWorld(t, []string{"ca"}, func(w *world) {
 		t := w.t
 		dir := filepath.Join(w.dir, "shelf")

@@ -214,7 +214,7 @@ func (b *building) moveUp() error {
 		if err := os.Rename(from, to); err != nil {
 			return fmt.Errorf("put %s in place: %w", to, err)
 		}
-		if err := errors.Join(syncDirectory(dir), syncDirectory(b.data)); err != nil {
+		if err := errors.Join(membership.SyncDir(dir), membership.SyncDir(b.data)); err != nil {
 			return err
 		}
 	}

@@ -71,6 +71,7 @@ type follower struct {
 	heard   register.Seq    // the highest number of a record that the peer is known to have saved
 	behind  time.Time       // since when heard is above the cursor; zero while it is not
 	pulling bool
+	pulled  bool                  // once since the start
 	taken   int                   // keys, by the pull under way
 	known   []client.Disagreement // alarms
 }
@@ -210,6 +211,18 @@ func (c *catchup) keepUp(ctx context.Context, p *follower, epoch bool) error {
 		return c.agree(ctx, p)
 	}
 	return nil
+}
+
+// pulled is of how many voters this site has looked at all that they had saved, since the start.
+func (c *catchup) pulled() (n int) {
+	for _, p := range c.peers {
+		p.mu.Lock()
+		if p.pulled {
+			n++
+		}
+		p.mu.Unlock()
+	}
+	return n
 }
 
 // due says whether there may be something to pull.

@@ -63,6 +63,7 @@ func (c *catchup) pull(ctx context.Context, p *follower) (err error) {
 	defer func() {
 		p.mu.Lock()
 		p.pulling, p.fresh = false, p.fresh || fresh && err != nil
+		p.pulled = p.pulled || err == nil
 		p.mu.Unlock()
 	}()
 	x.stream, err = c.endpoint.OpenStream(ctx, p.name, purposeCatchup)

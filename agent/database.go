@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 
 	"gus/membership"
+	"gus/quic"
 )
 
 // databaseFile is the database in the data directory, and databaseMark says in the
@@ -39,9 +40,12 @@ func checkDatabase(data string) error {
 	return nil
 }
 
-// noteDatabase notes, durably and before anything is said to others, that this site has a
-// database.
+// noteDatabase notes, durably and before anything is said to others, that this voter has a
+// database. An observer has promised nothing: one that has lost its copy gets another.
 func (n *node) noteDatabase() error {
+	if n.id.Role == quic.RoleObserver {
+		return nil
+	}
 	return markDatabase(filepath.Join(n.cfg.Data, membership.IdentityDir))
 }
 
@@ -51,7 +55,7 @@ func markDatabase(dir string) error {
 	if err != nil {
 		return fmt.Errorf("note that there is a database: %w", err)
 	}
-	if err := errors.Join(f.Sync(), f.Close(), syncDirectory(dir)); err != nil {
+	if err := errors.Join(f.Sync(), f.Close(), membership.SyncDir(dir)); err != nil {
 		return fmt.Errorf("note that there is a database: %w", err)
 	}
 	return nil

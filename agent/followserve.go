@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"time"
 
 	"gus/quic"
@@ -43,6 +44,7 @@ type telling struct {
 	*tail
 	stream *quic.Stream
 	begun  time.Time
+	lastOp uint64  // of this site's clients, when last looked
 	phase  float64 // 0 to 1, of this one
 
 	sent    register.Seq // the last Upto
@@ -63,6 +65,9 @@ func (t *telling) run(ctx context.Context) error {
 			return err
 		}
 		if more {
+			if err := t.giveWay(ctx); err != nil {
+				return err
+			}
 			continue
 		}
 		switch err := t.wait(ctx, followAlive); {
@@ -75,6 +80,20 @@ func (t *telling) run(ctx context.Context) error {
 			return err
 		}
 	}
+}
+
+// giveWay lets the clients of this site go first, where there are any, while all that there is is
+// read from the database: an observer that joins can wait.
+func (t *telling) giveWay(ctx context.Context) error {
+	op := t.catchup.loop.desk.lastOp.Load()
+	busy := op != t.lastOp
+	t.lastOp = op
+	if t.listening || !busy {
+		t.most = maxTail
+		return nil
+	}
+	t.most = busyPage
+	return sleep(ctx, busyPause)
 }
 
 // slot is how long it is to this follower's next turn. Each has its own phase of the common
@@ -211,11 +230,6 @@ func cursorsOf(all map[string]snapshot.Cursor) []voterCursor {
 	for name, c := range all {
 		list = append(list, voterCursor{name, c.Database, c.Seq})
 	}
-	slices.SortFunc(list, func(a, b voterCursor) int {
-		if a.Voter < b.Voter {
-			return -1
-		}
-		return 1
-	})
+	slices.SortFunc(list, func(a, b voterCursor) int { return strings.Compare(a.Voter, b.Voter) })
 	return list
 }

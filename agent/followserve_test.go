@@ -23,7 +23,7 @@ func TestAnIdleWatchDropsNothing(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		l := &loop{feed: f, desk: newDesk()}
 		x := &watching{
-			watches: &watches{node: &node{store: new(snapshot.Store), loop: l}},
+			watches: &watches{node: &node{store: new(snapshot.Store), loop: l, catchup: new(catchup)}},
 			tail:    &tail{loop: l, listening: true},
 			enc:     json.NewEncoder(out), flush: func() error { return nil },
 		}

@@ -18,9 +18,13 @@ const purposeFollow quic.Purpose = 7
 const (
 	// leastPace is the shortest time between two parts that a voter sends to one observer: what
 	// comes meanwhile shares the next. pacePerFollower is by how much it grows with
-	// each of them, so that all of them together cost a voter no more than 2,000 parts a second.
+	// each of them, so that all of them together cost a voter no more than 1,000 parts a second.
 	leastPace       = 10 * time.Millisecond
-	pacePerFollower = 500 * time.Microsecond
+	pacePerFollower = time.Millisecond
+	// With clients at the voter an observer that joins is told busyPage keys at once, and then
+	// nothing for busyPause.
+	busyPage  = 64
+	busyPause = 20 * time.Millisecond
 	// followAlive is after how long without news there is a part to say so, followSilence
 	// after how long an observer that hears nothing takes the voter for gone.
 	followAlive   = time.Second

@@ -115,19 +115,18 @@ type passing struct {
 	tried    map[string]bool // voters, since the last rest
 }
 
-// routes returns the voters that are connected and were not tried, the best one first.
+// routes returns the voters that are connected and were not tried, the best one first: the
+// nearest, and of those in doubt the one that has been so the longest.
 func (p *passing) routes() []quic.PeerStatus {
 	var links []quic.PeerStatus
-	doubts := map[string]int{}
+	doubts := map[string]int64{} // since when; 0: not
 	for _, l := range p.endpoint.Status().Peers {
 		lane := p.lanes[l.Name]
 		if lane == nil || !l.Connected || p.tried[l.Name] {
 			continue
 		}
 		links = append(links, l)
-		if lane.inDoubt(l.Since, p.kind) {
-			doubts[l.Name] = 1
-		}
+		doubts[l.Name] = lane.inDoubt(l.Since, p.kind)
 	}
 	slices.SortFunc(links, func(a, b quic.PeerStatus) int {
 		return cmp.Or(cmp.Compare(doubts[a.Name], doubts[b.Name]), cmp.Compare(a.RTT, b.RTT), cmp.Compare(a.Name, b.Name))
@@ -385,14 +384,17 @@ func (l *forwardLane) note(doubted time.Time) {
 	l.doubted = doubted
 }
 
-// inDoubt says whether others are to be asked first. since is when the voter was
-// connected: a new connection is not doubted.
-func (l *forwardLane) inDoubt(since time.Time, k kind) bool {
+// inDoubt returns since when others are to be asked first, in Unix nanoseconds; 0 where they
+// are not. since is when the voter was connected: a new connection is not doubted.
+func (l *forwardLane) inDoubt(since time.Time, k kind) int64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	long := doubtRead
 	if k == kindSet {
 		long = doubtWrite
 	}
-	return l.doubted.After(since) && time.Since(l.doubted) < long
+	if l.doubted.After(since) && time.Since(l.doubted) < long {
+		return l.doubted.UnixNano()
+	}
+	return 0
 }

@@ -1,7 +1,11 @@
 package agent
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -88,6 +92,24 @@ func TestObserverGoesOnWhereTheOtherWas(t *testing.T) {
 	})
 }
 
+// An observer whose disk was wiped gets its copy anew.
+func TestObserverWithoutItsDatabase(t *testing.T) {
+	inWorld(t, withObserver, func(w *world) {
+		ca, ob := w.sites[0], w.sites[3]
+		want := w.changeMany(60, ca)
+		w.await(func() bool { return ob.status().Following.Complete })
+		ob.kill()
+		for _, name := range []string{"gus.db", "gus.db-wal", "gus.db-shm"} {
+			if err := os.Remove(filepath.Join(ob.data(), name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+				t.Fatal(err)
+			}
+		}
+		ob.restart()
+		w.await(func() bool { return ob.status().Following.Complete })
+		ob.holds(want)
+	})
+}
+
 // Cut off, an observer shows what it has, says how old that is, and takes no writes.
 func TestObserverAlone(t *testing.T) {
 	inWorld(t, withObserver, func(w *world) {
@@ -160,6 +182,9 @@ next:
 
 // Many observers, in virtual time: each has each set within a few steps of the network.
 func TestManyObservers(t *testing.T) {
+	if testing.Short() {
+		t.Skip("runs fifteen sites")
+	}
 	names := []string{"ca", "va", "ir"}
 	for i := range 12 {
 		names = append(names, fmt.Sprintf("ob%d", i))

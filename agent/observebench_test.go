@@ -222,10 +222,10 @@ func BenchmarkObserverJoins(b *testing.B) {
 	joining := false
 	measure := func() []time.Duration {
 		if !joining {
-			return a.sets500(8 * time.Second)
+			return a.sets500(25 * time.Second)
 		}
 		done := make(chan []time.Duration)
-		go func() { done <- a.sets500(8 * time.Second) }()
+		go func() { done <- a.sets500(25 * time.Second) }()
 		time.Sleep(time.Second)
 		begin := time.Now()
 		ob.start()

@@ -280,7 +280,7 @@ func (b *building) replaceOld(name string) (string, error) {
 		err = os.Rename(mark+".tmp", mark)
 	}
 	if err == nil {
-		err = syncDirectory(filepath.Dir(mark))
+		err = membership.SyncDir(filepath.Dir(mark))
 	}
 	if err != nil {
 		return "", fmt.Errorf("nothing was changed: %w", err)
@@ -304,7 +304,7 @@ func (b *building) swap(free string) (string, error) {
 		if err := os.Rename(from, to); err != nil {
 			return "", fmt.Errorf("move the old site away: %w: run `gus recover` again", err)
 		}
-		if err := errors.Join(syncDirectory(old), syncDirectory(b.data)); err != nil {
+		if err := errors.Join(membership.SyncDir(old), membership.SyncDir(b.data)); err != nil {
 			return "", err
 		}
 		b.step("moved " + name)

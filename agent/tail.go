@@ -30,6 +30,7 @@ type tail struct {
 	loop   *loop
 	store  *snapshot.Store
 	prefix string
+	most   int          // keys that are read of the database at once
 	cursor register.Seq // all that is settled and in a save up to it has been returned
 
 	pages     *changes // of the database, while they are read
@@ -38,7 +39,7 @@ type tail struct {
 }
 
 func newTail(l *loop, store *snapshot.Store, prefix string, after register.Seq) *tail {
-	return &tail{loop: l, store: store, prefix: prefix, cursor: after}
+	return &tail{loop: l, store: store, prefix: prefix, most: maxTail, cursor: after}
 }
 
 func (t *tail) close() {
@@ -86,7 +87,7 @@ func (t *tail) scan(ctx context.Context) (events []*event, err error) {
 			return nil, err
 		}
 	}
-	keys, err := t.pages.page(maxTail, maxShownBytes)
+	keys, err := t.pages.page(t.most, maxShownBytes)
 	if err != nil {
 		return nil, err
 	}

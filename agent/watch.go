@@ -24,6 +24,8 @@ const (
 	// watchAlive is after how long without an event there is a line to show that the
 	// watch is alive, and its cursor.
 	watchAlive = 15 * time.Second
+	// watchOld is how often there is a look whether the site hears of all changes again.
+	watchOld = 200 * time.Millisecond
 	// maxState is how many keys of the present state are read at once.
 	maxState = 64
 )
@@ -39,15 +41,15 @@ type watches struct {
 type watching struct {
 	*watches
 	*tail
-	w      http.ResponseWriter
 	enc    *json.Encoder
 	flush  func() error
 	values bool
+	old    bool // the client was told that the site does not hear of all changes
 	state  bool // is still to be told: no cursor stands for a part of it
 }
 
 func (s *watches) serve(w http.ResponseWriter, r *http.Request) error {
-	x := &watching{watches: s, w: w, enc: json.NewEncoder(w), flush: http.NewResponseController(w).Flush}
+	x := &watching{watches: s, enc: json.NewEncoder(w), flush: http.NewResponseController(w).Flush}
 	x.enc.SetEscapeHTML(false)
 	prefix, after, err := x.parameters(r)
 	if err != nil {
@@ -70,6 +72,9 @@ func (s *watches) serve(w http.ResponseWriter, r *http.Request) error {
 	h["Content-Type"] = []string{"application/x-ndjson"}
 	h["Cache-Control"] = []string{"no-store"}
 	w.WriteHeader(http.StatusOK)
+	if err := x.flush(); err != nil { // the client knows that there is an agent
+		return nil // nobody is left to tell
+	}
 	if err := x.run(r.Context()); r.Context().Err() == nil { // else nobody is left to tell
 		_, code := client.Code(err)
 		_ = x.enc.Encode(client.Error{Code: code, Message: err.Error()})
@@ -173,9 +178,25 @@ func (x *watching) run(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		err = x.wait(ctx, watchAlive)
-		if idle = errors.Is(err, errIdle); err != nil && !idle {
+		if idle, err = x.idle(ctx); err != nil {
 			return err
+		}
+	}
+}
+
+// idle waits for what comes, and says whether it is time for a line without that: after a
+// while, and where the site begins to hear of all changes again.
+func (x *watching) idle(ctx context.Context) (bool, error) {
+	for begin := time.Now(); ; {
+		d := watchAlive - time.Since(begin)
+		if x.old {
+			d = min(d, watchOld)
+		}
+		switch err := x.wait(ctx, d); {
+		case !errors.Is(err, errIdle):
+			return false, err
+		case !x.old || x.node.age() == 0 || time.Since(begin) >= watchAlive:
+			return true, nil
 		}
 	}
 }
@@ -234,7 +255,8 @@ func (x *watching) line(e client.Event) error {
 		e.Cursor = x.cursorText(x.cursor)
 	}
 	if e.Type == client.EventSynced || e.Type == client.EventAlive {
-		e.Age = client.Duration(x.node.age())
+		age := x.node.age()
+		x.old, e.Age = age > 0, client.Duration(age)
 	}
 	return x.enc.Encode(e)
 }

@@ -238,7 +238,8 @@ func TestWatchSaysHowOldItIs(t *testing.T) {
 			w.await(x.synced)
 			time.Sleep(time.Minute)
 			w.cutOff(s, false)
-			time.Sleep(time.Minute)
+			again := func(e client.Event) bool { return e.Type == client.EventAlive && e.Age == 0 }
+			w.await(func() bool { return slices.ContainsFunc(x.got(), again) })
 			events := x.stop()
 			if first, last := events[0], events[len(events)-1]; first.Age == 0 || last.Age != 0 || last.Type != client.EventAlive {
 				t.Errorf("%s: %+v, and at the end %+v", s.name, first, last)
@@ -283,6 +284,9 @@ func TestWatchRefuses(t *testing.T) {
 
 // Who reads slowly gets the last of each key in the end, and costs no memory meanwhile.
 func TestSlowWatch(t *testing.T) {
+	if testing.Short() {
+		t.Skip("sets more than a feed holds")
+	}
 	inWorld(t, three, func(w *world) {
 		ca, va := w.sites[0], w.sites[1]
 		x := va.watch("values=true")
@@ -292,9 +296,12 @@ func TestSlowWatch(t *testing.T) {
 		for range 40 {
 			want = w.changeMany(200, ca) // more than a feed holds
 		}
-		if n := len(va.loop.feed.events); n > maxFeed {
+		f := va.loop.feed
+		f.mu.Lock()
+		if n := len(f.events); n > maxFeed {
 			t.Errorf("the feed holds %d events", n)
 		}
+		f.mu.Unlock()
 		release()
 		w.await(func() bool { return maps.Equal(final(x.got()), want) })
 		grows(t, x.stop())
@@ -319,6 +326,37 @@ func TestWatchIsAlive(t *testing.T) {
 		}
 		if len(alive) < 3 || alive[0].Cursor == "" || alive[len(alive)-1].Cursor == x.got()[0].Cursor {
 			t.Errorf("%+v", alive)
+		}
+	})
+}
+
+// A voter that has just started says that it may lack something until it has pulled what the
+// others hold.
+func TestAVoterIsOldUntilItHasPulled(t *testing.T) {
+	inWorld(t, three, func(w *world) {
+		ca, va, ir := w.sites[0], w.sites[1], w.sites[2]
+		w.want(ca.set("k", "1"), "")
+		ir.kill()
+		w.want(ca.set("k", "2"), "")
+		w.cutOff(ca, true)
+		w.cutOff(va, true)
+		ir.restart()
+		time.Sleep(time.Minute)
+		if age := ir.local("k").header[client.HeaderAge]; len(age) != 1 {
+			t.Errorf("age %v", age)
+		}
+		x := ir.watch("state=true&values=true")
+		w.await(x.synced)
+		if e := x.got()[len(x.got())-1]; e.Age == 0 {
+			t.Errorf("%+v", e)
+		}
+		w.cutOff(ca, false)
+		w.cutOff(va, false)
+		whole := func(e client.Event) bool { return e.Type == client.EventAlive && e.Age == 0 }
+		w.await(func() bool { return slices.ContainsFunc(x.got(), whole) })
+		events := x.stop()
+		if i := slices.IndexFunc(events, whole); final(events[:i])["k"] != "2" {
+			t.Errorf("it says that it is whole before it is: %+v", events)
 		}
 	})
 }

@@ -102,7 +102,7 @@ func parseConfig(path string, text []byte) (*configFile, error) {
 	if strict, ok := errors.AsType[*toml.StrictMissingError](err); ok && len(strict.Errors) > 0 {
 		e := strict.Errors[0]
 		line, _ := e.Position()
-		return nil, usage("%s:%d: %s", path, line, unknownName(e.Key(), line))
+		return nil, usage("%s:%d: %s", path, line, unknownName(e.Key()))
 	}
 	if e, ok := errors.AsType[*toml.DecodeError](err); ok {
 		line, _ := e.Position()
@@ -115,7 +115,7 @@ func parseConfig(path string, text []byte) (*configFile, error) {
 }
 
 // unknownName says that there is no such name, and which one is near.
-func unknownName(key toml.Key, line int) string {
+func unknownName(key toml.Key) string {
 	known, name := configNames, ""
 	if len(key) > 0 {
 		name = key[len(key)-1]
@@ -124,15 +124,18 @@ func unknownName(key toml.Key, line int) string {
 		known = syncNames
 	}
 	if near := nearest(name, known); near != "" {
-		return fmt.Sprintf("unknown %q in line %d: did you mean %s?", name, line, near)
+		return fmt.Sprintf("unknown name %q: did you mean %s?", name, near)
 	}
-	return fmt.Sprintf("unknown %q in line %d: there are %s", name, line, strings.Join(known, ", "))
+	return fmt.Sprintf("unknown name %q: there are %s", name, strings.Join(known, ", "))
 }
 
 // badTOML says what is wrong with what cannot be read. The library speaks of Go's
 // types where a value is of the wrong kind.
 func badTOML(e *toml.DecodeError) string {
 	said := strings.TrimPrefix(e.Error(), "toml: ")
+	if strings.Contains(said, " is already defined") || strings.Contains(said, " already exists") {
+		return said + ": each name stands once, and tables are [[sync]]"
+	}
 	if !strings.HasPrefix(said, "cannot decode") || len(e.Key()) == 0 {
 		return said + `: text stands in quotes, as in listen = ":7487"`
 	}
@@ -230,19 +233,32 @@ func (f *configFile) value(name string) string {
 	return ""
 }
 
-// configured returns what the configuration file says of data or socket to a
-// command that asks the agent: nothing where it cannot be read, since a mistake in the
-// agent's file must not keep anybody from asking the agent that runs.
-func configured(path, name string) string {
+// asked is what commands that ask the agent take from its configuration file.
+type asked struct {
+	Data   string `toml:"data"`
+	Socket string `toml:"socket"`
+}
+
+// configured reads it. A mistake in any other name must not keep anybody from asking the agent
+// that runs, so that only a text that is no TOML is an error, or a file that was named and is not there.
+func configured(path string) (asked, error) {
+	var a asked
 	text, err := os.ReadFile(path)
-	if err != nil {
-		return ""
+	switch {
+	case err != nil && errors.Is(err, fs.ErrNotExist) && os.Getenv("GUS_CONFIG") == "":
+		return asked{}, nil
+	case err != nil:
+		return asked{}, fmt.Errorf("the agent's configuration: %w", err)
 	}
-	f, err := parseConfig(path, text)
-	if err != nil {
-		return ""
+	err = toml.Unmarshal(text, &a)
+	if e, ok := errors.AsType[*toml.DecodeError](err); ok {
+		line, _ := e.Position()
+		return asked{}, fmt.Errorf("%s:%d is wrong: %s", path, line, badTOML(e))
 	}
-	return f.value(name)
+	if err != nil {
+		return asked{}, fmt.Errorf("%s is wrong: %w", path, err)
+	}
+	return a, nil
 }
 
 // pulls returns what the [[sync]] tables ask for, or says what is wrong with one, and in which line.

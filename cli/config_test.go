@@ -16,16 +16,16 @@ import (
 // A mistake in the file is one line, with the file's name and the line.
 func TestConfigMistakes(t *testing.T) {
 	for text, want := range map[string]string{
-		"# x\n\nlisen = \":1\"":                  `:3: unknown "lisen" in line 3: did you mean listen?`,
-		"seed = \"a:1\"":                         `:1: unknown "seed" in line 1: did you mean seeds?`,
-		"watermelon = 1":                         `:1: unknown "watermelon" in line 1: there are data, socket,`,
-		"[[sync]]\ndir = \"/x\"\nperfix = \"a\"": `:3: unknown "perfix" in line 3: did you mean prefix?`,
-		"[[sync]]\nlisten = \"x\"":               `:2: unknown "listen" in line 2: `,
-		"[sinc]\na = 1":                          `:1: unknown "sinc" in line 1: did you mean sync?`,
+		"# x\n\nlisen = \":1\"":                  `:3: unknown name "lisen": did you mean listen?`,
+		"seed = \"a:1\"":                         `:1: unknown name "seed": did you mean seeds?`,
+		"watermelon = 1":                         `:1: unknown name "watermelon": there are data, socket,`,
+		"[[sync]]\ndir = \"/x\"\nperfix = \"a\"": `:3: unknown name "perfix": did you mean prefix?`,
+		"[[sync]]\nlisten = \"x\"":               `:2: unknown name "listen": `,
+		"[sinc]\na = 1":                          `:1: unknown name "sinc": did you mean sync?`,
 		"listen = 7487":                          `:1: listen: must be a text in quotes`,
 		"data = \"/x\"\nseeds = \"a:1\"":         `:2: seeds: must be a list of texts`,
 		"listen = :7487":                         `:1: `,
-		"listen = \":1\"\nlisten = \":2\"":       `:2: key listen is already defined`,
+		"listen = \":1\"\nlisten = \":2\"":       `:2: key listen is already defined: each name stands once`,
 		"data = \"/x\"\nlisten = \"nowhere\"":    `:2: listen "nowhere": must be HOST:PORT`,
 		"seeds = [\"a:1\", \"b\"]":               `:1: seeds "b": is not HOST:PORT`,
 		"advertise = \":7487\"":                  `:1: advertise ":7487": is not HOST:PORT`,
@@ -60,7 +60,8 @@ func TestWhatComesBeforeWhat(t *testing.T) {
 	t.Setenv("CONFIGURATION_DIRECTORY", dir)
 	path := filepath.Join(dir, "gus.toml")
 	text := "data = \"/file\"\nlisten = \":1\"\nadvertise = \"file:1\"\nlog-level = \"warn\"\nbackup-every = \"24h\"\n" +
-		"[[sync]]\nprefix = \"app/\"\ndir = \"/etc/app\"\nexec = \"reload\"\ncheck = \"check\"\nexec-timeout = \"5s\"\ndelete = true\ntemplate = true\n"
+		"[[sync]]\nprefix = \"app/\"\ndir = \"/etc/app\"\nexec = \"reload\"\ncheck = \"check\"\nexec-timeout = \"5s\"\ndelete = true\ntemplate = true\n" +
+		"[[sync]]\ndir = \"/all\"\nexec = 'x \"y\"'\n[[sync]]\nprefix = \"b/\"\ndir = \"/b\"\n"
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -86,7 +87,9 @@ func TestWhatComesBeforeWhat(t *testing.T) {
   backup-every   24h  (` + path + `:5)
   backup-dir     /variable-backups  (GUS_BACKUP_DIR)
   backup-keep    3  (--backup-keep)
-  sync           app/ to /etc/app  (` + path + `:6)
+  sync           app/ to /etc/app, template, delete, check "check", exec "reload", exec-timeout 5s  (` + path + `:6)
+  sync           all keys to /all, exec "x \"y\"", exec-timeout 30s  (` + path + `:14)
+  sync           b/ to /b  (` + path + `:17)
 `
 	if out.String() != want {
 		t.Errorf("said\n%s want\n%s", out.String(), want)
@@ -96,7 +99,7 @@ func TestWhatComesBeforeWhat(t *testing.T) {
 		t.Fatal(err)
 	}
 	pulls, err := f.pulls()
-	if err != nil || len(pulls) != 1 {
+	if err != nil || len(pulls) != 3 {
 		t.Fatal(pulls, err)
 	}
 	p := pulls[0]
@@ -116,16 +119,16 @@ func TestConfigThatIsNotThere(t *testing.T) {
 	}
 }
 
-// Commands that ask the agent find it where its file says, and do not mind a file
-// that is wrong.
+// Commands that ask the agent find it where its file says, and do not mind what else in the file
+// is wrong. Where they do not find it and the file cannot be read, they say so.
 func TestCommandsFindTheConfiguredAgent(t *testing.T) {
 	dir := t.TempDir()
 	s := &fakeStore{keys: map[string][]byte{"k": []byte("v")}}
 	socket := startFake(t, s)
 	path := filepath.Join(dir, "gus.toml")
 	t.Setenv("GUS_CONFIG", path)
-	get := func() (string, error) {
-		if err := os.WriteFile(path, []byte("socket = \""+socket+"\""), 0o600); err != nil {
+	get := func(text string) (string, error) {
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
 		var out bytes.Buffer
@@ -133,17 +136,28 @@ func TestCommandsFindTheConfiguredAgent(t *testing.T) {
 		err := a.run(t.Context(), []string{"get", "k"})
 		return out.String(), err
 	}
-	if v, err := get(); v != "v" || err != nil {
-		t.Errorf("%q, %v", v, err)
+	where := "socket = \"" + socket + "\"\n"
+	for _, text := range []string{where, where + "lisen = 1", "log-level = 3\n" + where + "[sinc]\na = 1"} {
+		if v, err := get(text); v != "v" || err != nil {
+			t.Errorf("%q: %q, %v", text, v, err)
+		}
 	}
-	if got := configured(path, "data"); got != "" {
-		t.Error(got)
+	t.Setenv("XDG_STATE_HOME", dir)
+	if exists(serviceSocket) || exists(filepath.Join(defaultData(), "gus.sock")) {
+		t.Skip("an agent runs here")
 	}
-	if err := os.WriteFile(path, []byte("data = \""+dir+"\"\nlisen = 1"), 0o600); err != nil {
-		t.Fatal(err)
+	for text, want := range map[string]string{
+		where + "listen = :7487": path + ":2 is wrong: ",
+		"socket = 7":             path + ":1 is wrong: socket: must be a text in quotes",
+	} {
+		if _, err := get(text); exitCode(err) != exitNotRunning || !strings.Contains(err.Error(), " ("+want) {
+			t.Errorf("%q: %v, want %s", text, err, want)
+		}
 	}
-	if got := configured(path, "data"); got != "" {
-		t.Errorf("a file that is wrong says %q", got)
+	absent := filepath.Join(dir, "absent.toml")
+	t.Setenv("GUS_CONFIG", absent)
+	if _, err := get(where); exitCode(err) != exitNotRunning || !strings.Contains(err.Error(), " (the agent's configuration: open "+absent) {
+		t.Error(err)
 	}
 }
 

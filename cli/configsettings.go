@@ -244,7 +244,28 @@ func (s settings) print(w io.Writer) {
 	for _, v := range s.all {
 		fmt.Fprintf(w, "  %-13s  %s  (%s)\n", v.name, cmp.Or(v.value, shown[v.name]), v.from)
 	}
-	for i, t := range s.file.Sync {
-		fmt.Fprintf(w, "  %-13s  %s to %s  (%s)\n", "sync", cmp.Or(t.Prefix, "all keys"), t.Dir, s.file.place(fmt.Sprintf("sync.%d", i)))
+	for i, p := range s.pulls {
+		fmt.Fprintf(w, "  %-13s  %s  (%s)\n", "sync", describePull(p), s.file.place(fmt.Sprintf("sync.%d", i)))
 	}
+}
+
+// describePull says on one line what a [[sync]] does.
+func describePull(p files.Pull) string {
+	said := cmp.Or(p.Prefix, "all keys") + " to " + p.Dir
+	if p.Template {
+		said += ", template"
+	}
+	if p.Delete {
+		said += ", delete"
+	}
+	if p.Check != "" {
+		said += fmt.Sprintf(", check %q", p.Check)
+	}
+	if p.Exec != "" {
+		said += fmt.Sprintf(", exec %q", p.Exec)
+	}
+	if p.Check != "" || p.Exec != "" {
+		said += fmt.Sprintf(", exec-timeout %v", cmp.Or(p.Timeout, files.DefaultTimeout))
+	}
+	return said
 }

@@ -105,7 +105,10 @@ func (a *app) export(c *cli.Context, cl *client.Client) error {
 	if ferr := out.Flush(); err == nil {
 		err = ferr
 	}
-	if err != nil {
+	switch {
+	case err != nil && c.Context.Err() != nil:
+		return fmt.Errorf("the export is not whole, it ends after %s keys: interrupted", thousands(n))
+	case err != nil:
 		return fmt.Errorf("the export is not whole, it ends after %s keys: %w", thousands(n), err)
 	}
 	return nil

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"net"
@@ -40,7 +41,8 @@ func dataDir(c *cli.Context) string {
 	if d := c.String("data"); d != "" {
 		return d
 	}
-	return cmp.Or(configured(askedConfig(), "data"), defaultData())
+	a, _ := configured(askedConfig()) // what is wrong there connect says
+	return cmp.Or(a.Data, defaultData())
 }
 
 // askedConfig is the configuration file of the agent that is asked, as far as
@@ -65,8 +67,8 @@ func defaultData() string {
 // socketPath is where the agent's socket is, which no flag names.
 func socketPath(c *cli.Context) string {
 	if c.String("data") == "" {
-		if s := configured(askedConfig(), "socket"); s != "" {
-			return s
+		if a, _ := configured(askedConfig()); a.Socket != "" {
+			return a.Socket
 		}
 	}
 	return filepath.Join(dataDir(c), "gus.sock")
@@ -87,7 +89,8 @@ func unnamedSocket(c *cli.Context, service string) string {
 	if c.String("data") != "" || exists(s) {
 		return s
 	}
-	for _, other := range []string{configured(systemConfig, "socket"), service} {
+	system, _ := configured(systemConfig)
+	for _, other := range []string{system.Socket, service} {
 		if other != "" && exists(other) {
 			return other
 		}
@@ -123,7 +126,13 @@ func connect(c *cli.Context, f func(*cli.Context, *client.Client) error) error {
 	awaitSocket(c)
 	cl := client.New(agentSocket(c, serviceSocket))
 	defer cl.Close()
-	return f(c, cl)
+	err := f(c, cl)
+	if errors.Is(err, client.ErrNotRunning) && c.String("socket") == "" && c.String("data") == "" {
+		if _, wrong := configured(askedConfig()); wrong != nil {
+			err = fmt.Errorf("%w (%w)", err, wrong) // it may run, elsewhere
+		}
+	}
+	return err
 }
 
 // awaitSocket gives an agent that was started a moment ago the time to listen: a

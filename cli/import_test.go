@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -241,5 +242,20 @@ func TestExportThatFails(t *testing.T) {
 	}
 	if n := strings.Count(out.String(), "\n"); n != 10 || !strings.Contains(out.String(), "k10") {
 		t.Errorf("%d lines", n)
+	}
+}
+
+// An export that is interrupted has failed, as one that broke off for another reason.
+func TestExportThatIsInterrupted(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	silent := http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		cancel()
+		<-r.Context().Done()
+	})
+	a := &app{out: io.Discard, err: io.Discard}
+	err := a.run(ctx, []string{"export", "--socket", startFake(t, silent)})
+	if exitCode(err) != exitFailed || fmt.Sprint(err) != "the export is not whole, it ends after 0 keys: interrupted" {
+		t.Error(err)
 	}
 }

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -51,7 +52,7 @@ func (a *app) syncPull(c *cli.Context, cl *client.Client) error {
 		Template: c.Bool("template"), Delete: c.Bool("delete"),
 		Check: c.String("check"), Exec: c.String("exec"), Timeout: c.Duration("exec-timeout"),
 		Ask: c.Duration("timeout"), DryRun: c.Bool("dry-run"), Once: c.Bool("once"),
-		Output: a.err,
+		Output: a.err, EndIfTaken: true,
 	}
 	if err := p.Validate(); err != nil {
 		return usage("sync pull: %v", err)
@@ -61,7 +62,7 @@ func (a *app) syncPull(c *cli.Context, cl *client.Client) error {
 	}
 	if p.DryRun {
 		p.Change = func(ch files.Change) { a.printChange(c, ch) }
-		return p.Run(c.Context, cl)
+		return a.lastOf(p.Run(c.Context, cl))
 	}
 	if !p.Once { // else the error says it
 		p.Log = newLog(a.err, "text", nil)
@@ -74,7 +75,20 @@ func (a *app) syncPull(c *cli.Context, cl *client.Client) error {
 	stop := r.start(c.Context)
 	err := p.Run(c.Context, cl)
 	stop()
-	return err
+	return a.lastOf(err)
+}
+
+// lastOf prints all but the last of several problems, a line each, and returns that.
+func (a *app) lastOf(err error) error {
+	p, ok := errors.AsType[files.Problems](err)
+	if !ok {
+		return err
+	}
+	last := len(p) - 1
+	for _, line := range p[:last] {
+		fmt.Fprintln(a.err, "gus:", line)
+	}
+	return errors.New(p[last])
 }
 
 // printChange prints what a dry run would do.

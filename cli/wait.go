@@ -21,8 +21,9 @@ func (a *app) waitCommand() *cli.Command {
 		Usage:     "wait until the agent runs and a quorum answers it",
 		ArgsUsage: " ",
 		Description: "A quorum answers when a linearizable read succeeds and voters enough to write are connected:\n" +
-			"`gus set` would then work. Prints nothing. When the time is up it exits with 4 where there is\n" +
-			"no quorum, with 5 where no agent runs.",
+			"`gus set` would then work. It does not wait until an observer's own copy has caught up, which\n" +
+			"`gus get --local` and files are read from. Prints nothing. When the time is up it exits with 4\n" +
+			"where there is no quorum, with 5 where no agent runs.",
 		Flags: []cli.Flag{
 			jsonFlag(), socketFlag(), dataFlag(),
 			&cli.DurationFlag{Name: "timeout", EnvVars: []string{"GUS_TIMEOUT"}, Usage: "give up after the duration `D`", Value: time.Minute},

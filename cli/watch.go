@@ -48,7 +48,7 @@ func (a *app) watchCommand() *cli.Command {
 			case c.Bool("state") && c.String("after") != "":
 				return usage("watch: --state begins anew, --after goes on: one of them")
 			}
-			w := client.Watching{Prefix: slices.Concat(args, []string{""})[0], After: c.String("after"), State: c.Bool("state"), Values: c.Bool("values")}
+			w := client.Watching{Prefix: slices.Concat(args, []string{""})[0], After: c.String("after"), State: c.Bool("state"), Values: c.Bool("values"), Timeout: c.Duration("timeout")}
 			return connect(c, func(c *cli.Context, cl *client.Client) error {
 				if command != nil {
 					return a.watchAndRun(c.Context, cl, w, command)
@@ -149,7 +149,7 @@ func (f *follower) follow(ctx context.Context, yield func(client.Event) error) e
 			return nil
 		case errors.Is(err, client.ErrRelist):
 			if f.after != "" {
-				return fmt.Errorf("%w: the agent cannot go on after this cursor: list the keys, and watch without --after, or with --state to have them told", err)
+				return fmt.Errorf("watch: %w: %q is no cursor of this site's database as it is now: list the keys, and watch without --after, or with --state to have them told", client.ErrRelist, f.after)
 			}
 			f.say("the agent cannot go on where the watch was: all keys that are there are told again; those deleted meanwhile are not")
 			f.watching.After, f.watching.State = "", true

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"gus/agent/client"
@@ -136,8 +137,9 @@ func TestWatchTellsTheStateAgain(t *testing.T) {
 }
 
 func TestWatchAfterACursorOfNoUse(t *testing.T) {
-	_, _, queries, err := watched(t, [][]string{{"410 re-list: the cursor is of another database"}}, "--after", "old")
-	if exitCode(err) != exitFailed || !strings.Contains(fmt.Sprint(err), "watch without --after") || len(queries) != 1 {
+	_, _, queries, err := watched(t, [][]string{{"410 re-list: the cursor is of another database: watch with the state first"}}, "--after", "old")
+	said := fmt.Sprint(err)
+	if exitCode(err) != exitFailed || !strings.Contains(said, "watch without --after") || strings.Contains(said, "watch with the state") || len(queries) != 1 {
 		t.Errorf("%v after %q", err, queries)
 	}
 }
@@ -321,5 +323,37 @@ func TestRunnerIsBounded(t *testing.T) {
 	}
 	if n := len(began); n != maxPending {
 		t.Errorf("ran for %d more keys, want %d", n, maxPending)
+	}
+}
+
+// An agent that was stopped and does not answer is an error at the beginning, as it is for a
+// get, and waited for later on.
+func TestWatchOfAnAgentThatDoesNotAnswer(t *testing.T) {
+	for timeout, begun := range map[string]bool{"10ms": false, "2s": true} {
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		var asked atomic.Int64
+		silent := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			n := asked.Add(1)
+			if begun && n == 1 {
+				io.WriteString(w, `{"event":"synced","cursor":"c1"}`+"\n")
+				return
+			}
+			if n == 3 {
+				cancel()
+			}
+			<-r.Context().Done()
+		})
+		var errs lockedBuffer
+		a := &app{out: io.Discard, err: &errs}
+		socket := startFake(t, silent)
+		err := a.run(ctx, []string{"watch", "--timeout", timeout, "--socket", socket})
+		want := "the agent at " + socket + " does not answer: context deadline exceeded"
+		if !begun && (exitCode(err) != exitNoQuorum || !strings.Contains(err.Error(), want)) {
+			t.Error(err)
+		}
+		if begun && (err != nil || asked.Load() != 3) {
+			t.Errorf("asked %d times: %v", asked.Load(), err)
+		}
 	}
 }

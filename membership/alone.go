@@ -31,7 +31,7 @@ func FoundAlone(dir, name string, number register.Voter) (Configuration, error) 
 	if err := writeFounding(dir, authority, conf, name); err != nil {
 		return Configuration{}, err
 	}
-	return conf, syncDir(filepath.Dir(dir))
+	return conf, SyncDir(filepath.Dir(dir))
 }
 
 // SavedPeers returns where the other voters of the site with the data directory data were

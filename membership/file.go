@@ -24,11 +24,11 @@ func replaceFile(path string, b []byte) error {
 	if err != nil {
 		return errors.Join(fmt.Errorf("write %s: %w", path, err), os.Remove(tmp))
 	}
-	return syncDir(filepath.Dir(path))
+	return SyncDir(filepath.Dir(path))
 }
 
-// syncDir makes durable which files are in dir.
-func syncDir(dir string) error {
+// SyncDir makes durable which files are in dir. Safe for concurrent use.
+func SyncDir(dir string) error {
 	d, err := os.Open(dir)
 	if err != nil {
 		return fmt.Errorf("sync %s: %w", dir, err)

@@ -126,5 +126,5 @@ func moveInto(tmp, dir string) error {
 	if err := os.Rename(tmp, dir); err != nil {
 		return fmt.Errorf("put the identity in place: %w", err)
 	}
-	return syncDir(filepath.Dir(dir))
+	return SyncDir(filepath.Dir(dir))
 }

@@ -14,7 +14,7 @@ func (r *Replica) clone() *Replica {
 	c.regs = make(map[string]*register, len(r.regs))
 	c.ops = make(map[Op]*register, len(r.ops))
 	c.active = nil
-	c.dirty, c.flying, c.marks, c.waiting, c.held, c.fresh = nil, nil, nil, nil, nil, nil
+	c.dirty, c.flying, c.marks, c.marking, c.waiting, c.held, c.fresh = nil, nil, nil, nil, nil, nil, nil
 	c.messages, c.results = slices.Clone(r.messages), slices.Clone(r.results)
 	must(len(r.opening) == 0 && len(r.rereads) == 0 && len(r.listings) == 0, "a clone is taken after Ready and not while listing")
 	to := map[*register]*register{}
@@ -35,7 +35,8 @@ func (r *Replica) clone() *Replica {
 		}
 		return out
 	}
-	c.active, c.dirty, c.flying, c.marks = regs(r.active), regs(r.dirty), regs(r.flying), regs(r.marks)
+	c.active, c.dirty, c.flying = regs(r.active), regs(r.dirty), regs(r.flying)
+	c.marks, c.marking = regs(r.marks), regs(r.marking)
 	for op, g := range r.ops {
 		c.ops[op] = to[g]
 	}

@@ -90,7 +90,7 @@ func (r *Replica) Hear(from Voter, boot uint64, ps []Progress) bool {
 	}
 	if boot < r.boots[from] { // whether it votes or asks, it must hear of the later start
 		m := r.heardFor(from, boot)
-		m.Boot = r.boots[from]
+		m.Boot = max(m.Boot, r.boots[from]) // with less, what a later start has saved would seem an earlier one's
 		r.tell(SetOf(from), m)
 		return false
 	}

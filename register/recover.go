@@ -154,8 +154,11 @@ func (r *Replica) records() []Record {
 	}
 	for _, g := range r.marks {
 		g.marked = false
-		if g.rest != r.next && g.settled() && g.cur != r.zero {
-			r.marking = append(r.marking, g)
+		if !g.settled() || g.cur == r.zero {
+			continue
+		}
+		r.marking = append(r.marking, g)
+		if g.rest != r.next { // otherwise its record has them
 			records = append(records, Record{
 				Key:      g.key,
 				Mark:     g.cur.Tag,

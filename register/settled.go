@@ -118,7 +118,7 @@ func (r *Replica) Knows(key string, t Tag) bool {
 
 // tellFresh tells f and what has followed it, and returns what has to wait.
 func (r *Replica) tellFresh(f fresh, tell func(News)) fresh {
-	for f.rest <= r.saved {
+	for min(f.rest, f.g.rest) <= r.saved { // a dropped write puts g.rest back
 		if f.w.hasValue { // otherwise something newer has followed it
 			tell(News{Key: f.g.key, Held: f.held, Write: f.w.Write})
 		}

@@ -18,7 +18,7 @@ func (c *Client) Backup(ctx context.Context) (io.ReadCloser, error) {
 		return nil, err
 	}
 	x := &Watch{conn: cn, ctx: ctx, stop: context.AfterFunc(ctx, func() { cn.Close() })}
-	if err := x.begin(request{method: http.MethodGet, target: "/v1/snapshot"}); err != nil {
+	if err := x.begin(request{method: http.MethodGet, target: "/v1/snapshot"}, silence); err != nil {
 		x.Close()
 		return nil, err
 	}

@@ -352,3 +352,29 @@ func TestTheDocumentHasTheTable(t *testing.T) {
 		}
 	}
 }
+
+// An agent that takes a request and never answers, because it was stopped, is named by all
+// that ask it.
+func TestAnAgentThatDoesNotAnswer(t *testing.T) {
+	release := make(chan bool)
+	a := newAgent(t, testSocket(t), func(int, net.Conn) bool { <-release; return false })
+	defer close(release)
+	c := New(a.socket)
+	defer c.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+	defer cancel()
+	_, until := c.Watch(ctx, Watching{})
+	_, get := c.Get(ctx, "k")
+	_, watch := c.Watch(t.Context(), Watching{Timeout: 10 * time.Millisecond})
+	for what, err := range map[string]error{"a watch": watch, "one with a deadline": until, "a get": get} {
+		if !errors.Is(err, ErrNotSent) || !strings.Contains(err.Error(), "the agent at "+a.socket+" does not answer: context deadline exceeded") {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	ctx, cancel = context.WithTimeout(t.Context(), 10*time.Millisecond)
+	defer cancel()
+	_, err := c.Set(ctx, "k", nil)
+	if !errors.Is(err, ErrUnknownOutcome) && !errors.Is(err, ErrNotSent) || !strings.Contains(err.Error(), a.socket) {
+		t.Errorf("a set: %v", err)
+	}
+}

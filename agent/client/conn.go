@@ -34,8 +34,9 @@ type request struct {
 // conn is a connection with its buffers. One goroutine uses it at a time.
 type conn struct {
 	*net.UnixConn
-	in  *bufio.Reader
-	out []byte
+	socket string
+	in     *bufio.Reader
+	out    []byte
 }
 
 // pool keeps connections for the next request, the last used one first.
@@ -88,7 +89,7 @@ func (p *pool) dial(ctx context.Context) (*conn, error) {
 	nc, err := d.DialContext(ctx, "unix", p.socket)
 	switch {
 	case err == nil:
-		return &conn{UnixConn: nc.(*net.UnixConn), in: bufio.NewReader(nc)}, nil
+		return &conn{UnixConn: nc.(*net.UnixConn), socket: p.socket, in: bufio.NewReader(nc)}, nil
 	case errors.Is(err, os.ErrPermission):
 		return nil, fmt.Errorf("%w: no permission to use the socket %s: run as its owner, or join its group", ErrRefused, p.socket)
 	case errors.Is(err, os.ErrNotExist):
@@ -96,7 +97,7 @@ func (p *pool) dial(ctx context.Context) (*conn, error) {
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return nil, fmt.Errorf("%w: nobody listens at %s: start `gus agent`", ErrNotRunning, p.socket)
 	case ctx.Err() != nil:
-		return nil, fmt.Errorf("connect to the agent at %s: %w", p.socket, ErrNotSent)
+		return nil, (&conn{socket: p.socket}).unanswered(ctx, err, false)
 	}
 	return nil, fmt.Errorf("%w: connect to %s: %v", ErrNotRunning, p.socket, err)
 }
@@ -117,29 +118,32 @@ func (c *Client) do(ctx context.Context, req request) (Result, error) {
 			r, err := resp.result()
 			r.Latency = time.Since(start)
 			return r, err
-		case fresh || mayHave || ctx.Err() != nil:
-			return Result{}, unanswered(ctx, err, mayHave)
+		case fresh || mayHave || ctx.Err() != nil || errors.Is(err, os.ErrDeadlineExceeded):
+			return Result{}, cn.unanswered(ctx, err, mayHave)
 		}
 	}
 }
 
 // unanswered returns the error of a request that got no answer because of err.
-func unanswered(ctx context.Context, err error, mayHave bool) error {
+func (c *conn) unanswered(ctx context.Context, err error, mayHave bool) error {
+	why := cause(ctx, err)
 	switch {
 	case mayHave:
-		return fmt.Errorf("%w: the agent did not answer (%v): it may still take effect; read the key to see", ErrUnknownOutcome, cause(ctx, err))
-	case ctx.Err() != nil:
-		return fmt.Errorf("%w: %v: nothing changed", ErrNotSent, cause(ctx, err))
+		return fmt.Errorf("%w: the agent at %s did not answer (%v): it may still take effect; read the key to see", ErrUnknownOutcome, c.socket, why)
+	case errors.Is(why, errInterrupted):
+		return fmt.Errorf("%w: %v: nothing changed", ErrNotSent, why)
+	case errors.Is(why, context.DeadlineExceeded):
+		return fmt.Errorf("%w: the agent at %s does not answer: %v: nothing changed", ErrNotSent, c.socket, why)
 	}
-	return fmt.Errorf("%w: it closed the connection: %v", ErrNotRunning, err)
+	return fmt.Errorf("%w: it closed the connection at %s: %v", ErrNotRunning, c.socket, err)
 }
 
 func cause(ctx context.Context, err error) error {
 	switch {
 	case errors.Is(ctx.Err(), context.Canceled):
 		return errInterrupted
-	case ctx.Err() != nil:
-		return ctx.Err()
+	case ctx.Err() != nil || errors.Is(err, os.ErrDeadlineExceeded):
+		return context.DeadlineExceeded
 	}
 	return err
 }

@@ -2,6 +2,7 @@ package client
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -24,6 +25,8 @@ type Watching struct {
 	State bool
 	// Values has each set carry its value.
 	Values bool
+	// Timeout is how long the agent may take to begin. 0: five seconds.
+	Timeout time.Duration
 }
 
 // EventType says what a line of a watch is.
@@ -81,7 +84,8 @@ const silence = time.Minute
 
 // Watch begins to watch. It ends with ctx, with Close, or with an error of Next:
 // ErrNotRunning or ErrStopping where the agent went away, after which a new
-// one can be had After the last Cursor; ErrRelist where that cursor is of no use here.
+// one can be had After the last Cursor; ErrRelist where that cursor is of no use here. An agent that
+// does not answer before w.Timeout or the deadline of ctx is ErrNotSent.
 func (c *Client) Watch(ctx context.Context, w Watching) (*Watch, error) {
 	q := url.Values{"prefix": {w.Prefix}}
 	if w.After != "" {
@@ -98,26 +102,28 @@ func (c *Client) Watch(ctx context.Context, w Watching) (*Watch, error) {
 		return nil, err
 	}
 	x := &Watch{conn: cn, ctx: ctx, stop: context.AfterFunc(ctx, func() { cn.Close() })}
-	if err := x.begin(request{method: http.MethodGet, target: "/v1/watch?" + q.Encode()}); err != nil {
+	timeout := cmp.Or(w.Timeout, defaultTimeout)
+	if err := x.begin(request{method: http.MethodGet, target: "/v1/watch?" + q.Encode()}, timeout); err != nil {
 		x.Close()
 		return nil, err
 	}
 	return x, nil
 }
 
-func (x *Watch) begin(r request) error {
-	x.conn.SetDeadline(time.Now().Add(silence))
-	if _, err := x.conn.send(r, defaultTimeout); err != nil {
-		return unanswered(x.ctx, err, false)
+// begin sends r and reads the head of the answer, within timeout. Next sets deadlines of its own.
+func (x *Watch) begin(r request, timeout time.Duration) error {
+	x.conn.SetDeadline(time.Now().Add(timeout))
+	if _, err := x.conn.send(r, timeout); err != nil {
+		return x.conn.unanswered(x.ctx, err, false)
 	}
 	var err error
 	if x.resp, err = http.ReadResponse(x.conn.in, nil); err != nil {
-		return unanswered(x.ctx, err, false)
+		return x.conn.unanswered(x.ctx, err, false)
 	}
 	if x.resp.StatusCode >= 300 {
 		body, err := readBody(x.resp)
 		if err != nil {
-			return unanswered(x.ctx, err, false)
+			return x.conn.unanswered(x.ctx, err, false)
 		}
 		_, err = (&response{status: x.resp.StatusCode, header: x.resp.Header, body: body}).result()
 		return err

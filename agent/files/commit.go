@@ -48,6 +48,7 @@ func (j *job) commit(ctx context.Context) error {
 	j.fresh, j.first, j.last = false, time.Time{}, time.Time{}
 	j.retry.at = time.Time{}
 	b := batch{stage: map[string]*staged{}, done: map[string]*outcome{}}
+	j.markMissing()
 	j.prepare(ctx, &b)
 	j.goners(ctx, &b)
 	if j.DryRun {
@@ -67,10 +68,23 @@ func (j *job) commit(ctx context.Context) error {
 		j.retry.over()
 	}
 	j.tell()
-	if text := j.errorText(); text != "" && (j.Once || j.DryRun) {
-		return errors.New(text)
+	if j.Once || j.DryRun {
+		return j.troubled()
 	}
 	return nil
+}
+
+// markMissing marks what somebody has removed since it was put in place: a Check sees all files, or would
+// fail for the lack of one until that one's key changes.
+func (j *job) markMissing() {
+	for key, e := range j.known {
+		if !e.placed {
+			continue
+		}
+		if _, err := os.Lstat(j.tree.path(e.name)); errors.Is(err, fs.ErrNotExist) {
+			j.dirty[key] = struct{}{}
+		}
+	}
 }
 
 // prepare looks at all dirty keys, and stages those whose files differ.

@@ -24,9 +24,11 @@
 //   - A file is written where its bytes differ, and never else. The mode and the owner of the one that it replaces stay; where
 //     the owner cannot be kept it is an error, and the old file stays. New files have mode 0644, new directories 0755, whatever the
 //     umask. A file that should be private is made once, with its mode, by hand. ACLs and other attributes are not kept.
-//   - Files change when a key does, or at the start: what somebody edits by hand stays so until then.
+//   - Files change when a key does, or at the start: what somebody edits by hand stays so until that file's key changes, or the job
+//     starts. What somebody removes comes back with the next batch, whatever that changes.
 //   - Nothing is known, nothing is done: no file is touched before the watch has told all keys that the site
-//     knows; no template is rendered before; without an agent everything stays.
+//     knows, and the site has heard of all changes: one without a quorum, or an observer that hears nobody, may know what was
+//     long ago. No template is rendered before; without an agent everything stays. Once and DryRun wait for that as long as Ask says.
 //   - With Delete, what goes is what this job has put in place or found there with the key's very bytes, as a journal says
 //     (.gus-sync in the directory), and only where a deletion was told or, where the site merely does not
 //     know the key, a quorum says that it is not there: a site whose disk was wiped knows little for a while.
@@ -63,6 +65,11 @@
 //
 // It is rendered again when a key changes that it has read, wherever that is. An error keeps the old file and names key and line. One
 // that renders to nothing but white space is an error too: an empty file is more often a mistake than wanted, and a key without .tmpl can be empty.
+//
+// # One job for a directory
+//
+// A job locks its directory. Another one for the same writes nothing and reports nothing, since its row may be that of the
+// first; it tries again until the first has ended, or, with EndIfTaken, ends with ErrTaken.
 //
 // # Versions
 //

@@ -34,6 +34,7 @@ type site struct {
 	keys     map[string]held
 	hidden   map[string]bool // keys that the quorum has and the site does not know
 	noQuorum bool
+	age      time.Duration // of what it knows
 	clock    int
 	watches  map[*watcher]bool
 }
@@ -161,6 +162,19 @@ func (s *site) quorum(ok bool) {
 	s.noQuorum = !ok
 }
 
+// old has the site know that it does not hear of all changes, and tell its watches when it does.
+func (s *site) old(age time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.age = age
+	for w := range s.watches {
+		select {
+		case w.wake <- struct{}{}:
+		default:
+		}
+	}
+}
+
 func (s *site) serve(w http.ResponseWriter, r *http.Request) {
 	q := r.URL.Query()
 	local := q.Get("local") == "true"
@@ -242,6 +256,7 @@ func (s *site) watch(w http.ResponseWriter, r *http.Request) {
 		s.mu.Unlock()
 	}()
 	enc := json.NewEncoder(w)
+	var told client.Duration
 	for synced := false; ; synced = true {
 		s.mu.Lock()
 		var events []client.Event
@@ -254,10 +269,14 @@ func (s *site) watch(w http.ResponseWriter, r *http.Request) {
 			events = append(events, e)
 		}
 		clear(x.todo)
+		age := client.Duration(s.age)
 		s.mu.Unlock()
 		if !synced {
-			events = append(events, client.Event{Type: client.EventSynced})
+			events = append(events, client.Event{Type: client.EventSynced, Age: age})
+		} else if age != told {
+			events = append(events, client.Event{Type: client.EventAlive, Age: age})
 		}
+		told = age
 		for i, e := range events {
 			e.More = e.More && i+1 < len(events)
 			enc.Encode(e)

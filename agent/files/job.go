@@ -37,10 +37,12 @@ type job struct {
 	sum      uint64              // of the entries in place
 	inPlace  int
 
-	synced, depsSynced bool      // all is told that there was
+	synced, depsSynced bool // all is told that there was
+	hold               hold
 	more               bool      // a batch is not told to its end
 	fresh              bool      // something is to be looked at that never was
 	first, last        time.Time // when the first and the last of that was told
+	owned, taken       bool      // the directory was this job's at some time; another job's, when it was asked for
 	committed          bool      // files were compared and put in place, as far as they could be
 	retry, execRetry   backoff
 	status             status
@@ -117,7 +119,7 @@ func (j *job) open() error {
 		_, err = t.root.Lstat(strings.ToUpper(journalName))
 		t.fold = err == nil
 	}
-	j.tree, j.journal, j.index = t, jr, newIndex(t.fold)
+	j.tree, j.journal, j.index, j.owned, j.taken = t, jr, newIndex(t.fold), true, false
 	return nil
 }
 
@@ -149,6 +151,9 @@ func (j *job) session(ctx context.Context) (synced bool, err error) {
 				return j.synced, err
 			}
 		case <-timer.C:
+			if !j.hold.over() {
+				return true, j.tooOld()
+			}
 			if err := j.commit(ctx); err != nil || j.Once || j.DryRun {
 				return true, err
 			}
@@ -162,6 +167,7 @@ func (j *job) session(ctx context.Context) (synced bool, err error) {
 func (j *job) begin(ctx context.Context, wg *sync.WaitGroup, events chan<- told) error {
 	j.watch++
 	j.synced, j.depsSynced, j.more, j.fresh = false, !j.Template, false, true
+	j.hold, j.status.hold = hold{depsWhole: !j.Template}, ""
 	j.first, j.last = time.Time{}, time.Time{}
 	watches := []client.Watching{{Prefix: j.Prefix, State: true}}
 	if j.Template {
@@ -207,6 +213,9 @@ func (j *job) take(e told) error {
 	}
 	if !e.deps { // the last of a batch may be a key that is no file
 		j.more = e.More
+	}
+	if e.Type == client.EventSynced || e.Type == client.EventAlive {
+		j.hear(e)
 	}
 	switch {
 	case e.Type == client.EventSynced && e.deps:
@@ -334,6 +343,9 @@ func (j *job) news() {
 func (j *job) due() (at time.Time, ok bool) {
 	if !j.synced || !j.depsSynced || j.more {
 		return at, false
+	}
+	if !j.hold.over() {
+		return j.hold.until, (j.Once || j.DryRun) && !j.hold.until.IsZero()
 	}
 	earlier := func(t time.Time) {
 		if !ok || t.Before(at) {

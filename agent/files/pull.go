@@ -19,6 +19,9 @@ const DefaultTimeout = 30 * time.Second
 // askTimeout is that of each question to the agent, where no other was given.
 const askTimeout = 5 * time.Second
 
+// ErrTaken: another job puts files into the directory.
+var ErrTaken = errors.New("another job puts files there, and a directory belongs to one")
+
 // State is how a job is.
 type State = client.SyncState
 
@@ -46,12 +49,15 @@ type Pull struct {
 	Exec string
 	// Timeout of each run of a command. 0: DefaultTimeout.
 	Timeout time.Duration
-	// Ask is the timeout of each question to the agent. 0: 5 s.
+	// Ask is the timeout of each question to the agent, and how long Once and DryRun wait for
+	// its site to hear of all changes. 0: 5 s.
 	Ask time.Duration
 	// DryRun changes nothing, runs no command, and ends.
 	DryRun bool
 	// Once ends when all was compared and put in place, or could not be.
 	Once bool
+	// EndIfTaken ends with ErrTaken where another job has the directory. Else that is waited for.
+	EndIfTaken bool
 	// Log gets a line for each change of state. Nil: nobody is told.
 	Log *slog.Logger
 	// Report is told the state when it changes, and each 15 s or so while the agent is
@@ -162,7 +168,7 @@ func (p Pull) Run(ctx context.Context, c *client.Client) error {
 			return errors.New("interrupted: files are as they were, or as they should be")
 		case ctx.Err() != nil:
 			return nil
-		case p.Once, p.DryRun:
+		case p.Once, p.DryRun, p.EndIfTaken && errors.Is(err, ErrTaken):
 			return err
 		case errors.Is(err, errMoved):
 			j.log.Warn("the directory is another one: all files are compared anew")

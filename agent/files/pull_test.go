@@ -324,8 +324,61 @@ func TestTwoJobsForADirectory(t *testing.T) {
 	if err := once(t, s, Pull{Prefix: "b/", Dir: dir}); err == nil || !strings.Contains(err.Error(), "another job") {
 		t.Error(err)
 	}
+	if err := quick(Pull{Prefix: "a/", Dir: dir, EndIfTaken: true}).Run(t.Context(), s.client()); !errors.Is(err, ErrTaken) || !strings.Contains(err.Error(), dir) {
+		t.Error(err)
+	}
+	log := &counter{}
+	waits := start(t, s, Pull{Prefix: "a/", Dir: dir, Log: log.logger(t)})
+	eventually(t, func() string {
+		if n := log.count("another job puts files there"); n != 1 {
+			return fmt.Sprint(n, " lines")
+		}
+		return ""
+	})
+	time.Sleep(50 * time.Millisecond) // many attempts
+	if n := log.count(""); n != 1 || waits.state() != (State{}) {
+		t.Errorf("%d lines, and the row of the other job is %+v", n, waits.state())
+	}
 	r.stop()
+	waits.await("good", good)
+	waits.stop()
 	must(t, once(t, s, Pull{Prefix: "b/", Dir: dir}))
+}
+
+// A run that ends names each key that is no file, up to a number.
+func TestProblemsAreLines(t *testing.T) {
+	s := newSite(t, "a/x", "1", "a/..", "1", "a/.gus-1", "1")
+	p := Pull{Prefix: "a/", Dir: t.TempDir()}
+	for _, dry := range []bool{false, true} {
+		p.DryRun = dry
+		var all Problems
+		if err := once(t, s, p); !errors.As(err, &all) || len(all) != 2 || !strings.HasPrefix(all[0], `key "a/..": `) || !strings.HasPrefix(all[1], `key "a/.gus-1": `) {
+			t.Errorf("%q", all)
+		}
+	}
+	for n := range 30 {
+		s.set(fmt.Sprintf("a/%02d/", n), "1")
+	}
+	var all Problems
+	if err := once(t, s, p); !errors.As(err, &all) || len(all) != 21 || all[20] != "and 12 more" {
+		t.Errorf("%q", all)
+	}
+}
+
+// What somebody removes comes back with the next batch; what somebody edits stays until its key changes.
+func TestFilesThatAreRemovedByHand(t *testing.T) {
+	s := newSite(t, "a/conf", "include d/more\n", "a/d/more", "x\n", "a/edited", "1")
+	dir := t.TempDir()
+	r := start(t, s, Pull{Prefix: "a/", Dir: dir, Check: "cat $(cut -d' ' -f2 conf)"})
+	holds(t, dir, "conf", "include d/more\n", "d/more", "x\n", "edited", "1")
+	r.await("good", good)
+	must(t, os.RemoveAll(filepath.Join(dir, "d")))
+	write(t, filepath.Join(dir, "edited"), "by hand")
+	s.set("a/new", "1")
+	holds(t, dir, "conf", "include d/more\n", "d/more", "x\n", "edited", "by hand", "new", "1")
+	r.await("four keys", func(st State) bool { return good(st) && st.Keys == 4 && st.Pending == 0 })
+	s.set("a/edited", "2")
+	holds(t, dir, "conf", "include d/more\n", "d/more", "x\n", "edited", "2", "new", "1")
 }
 
 // A directory that is replaced while a job runs is filled anew.
@@ -398,7 +451,7 @@ func TestTheEndOfABatch(t *testing.T) {
 	p, err := quick(Pull{Prefix: "a/", Dir: t.TempDir(), DryRun: true}).withDefaults()
 	must(t, err)
 	j := newJob(p, nil)
-	j.watch, j.depsSynced = 1, true
+	j.watch, j.depsSynced, j.hold.depsWhole = 1, true, true
 	for _, step := range []struct {
 		client.Event
 		due     bool

@@ -1,7 +1,10 @@
 package files
 
 import (
+	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 	"unicode"
@@ -14,6 +17,7 @@ const logPause = 10 * time.Second
 type status struct {
 	State
 	session string // the agent, or the directory as a whole
+	hold    string // nothing may be done yet
 	check   string
 	journal string
 	removal string
@@ -25,6 +29,13 @@ type status struct {
 
 // away notes why there is no watch. What the agent says of itself is no news of files.
 func (j *job) away(err error) {
+	if errors.Is(err, ErrTaken) && !j.owned { // the row of that prefix and directory may be the other job's
+		if !j.taken {
+			j.log.Warn("the directory is waited for", "err", err)
+		}
+		j.taken = true
+		return
+	}
 	j.status.session = err.Error()
 	j.tell()
 }
@@ -67,12 +78,43 @@ func (j *job) tell() {
 func (j *job) errorText() string {
 	s := &j.status
 	var all []string
-	for _, e := range []string{s.session, s.check, s.journal, j.problemText(), s.removal, s.exec} {
+	for _, e := range []string{s.session, s.hold, s.check, s.journal, j.problemText(), s.removal, s.exec} {
 		if e != "" {
 			all = append(all, e)
 		}
 	}
 	return brief(strings.Join(all, "; "))
+}
+
+// Problems is what is wrong, each a line without control characters.
+type Problems []string
+
+// Error joins them to one line.
+func (p Problems) Error() string { return strings.Join(p, "; ") }
+
+// troubled returns all that is wrong as Problems, if anything is.
+func (j *job) troubled() error {
+	const most = 20
+	s := &j.status
+	var all Problems
+	add := func(texts ...string) {
+		for _, text := range texts {
+			if text != "" {
+				all = append(all, brief(text))
+			}
+		}
+	}
+	add(s.session, s.check, s.journal, s.removal, s.exec)
+	for _, key := range slices.Sorted(maps.Keys(j.problems)) {
+		add(fmt.Sprintf("key %q: %s", key, j.problems[key]))
+	}
+	switch n := len(all) - most; {
+	case len(all) == 0:
+		return nil
+	case n > 0:
+		all = append(all[:most], fmt.Sprintf("and %d more", n))
+	}
+	return all
 }
 
 // brief is text in one line that a terminal may show, of 1,000 bytes at most.

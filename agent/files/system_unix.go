@@ -23,7 +23,7 @@ func lock(dir string) (unlock func(), err error) {
 	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
 		f.Close()
 		if errors.Is(err, syscall.EWOULDBLOCK) {
-			return nil, fmt.Errorf("another job puts files into %s: a directory belongs to one", dir)
+			return nil, ErrTaken
 		}
 		return nil, fmt.Errorf("lock %s: %w", dir, err)
 	}

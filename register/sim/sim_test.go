@@ -2,6 +2,7 @@ package sim
 
 import (
 	"bufio"
+	"fmt"
 	"os"
 	"runtime"
 	"strconv"
@@ -31,13 +32,16 @@ func TestSeeds(t *testing.T) {
 		}
 		s.count, s.until = 1<<62, time.Now().Add(d)
 	}
-	total := s.play(t)
+	total := s.play()
 	t.Logf("%d runs: %+v", total.runs, total.stats)
 	for m, n := range total.marks {
 		t.Logf("%8d  %v", n, Mark(m))
 		if n == 0 && total.runs >= 1000 {
 			t.Errorf("in %d runs there was never: %v", total.runs, Mark(m))
 		}
+	}
+	for _, f := range total.failed { // last, where they are seen
+		t.Error(f)
 	}
 }
 
@@ -50,11 +54,12 @@ type seeds struct {
 	runs  int
 	stats Stats
 	marks Marks
-	bad   int
+
+	failed []string
 }
 
-// play plays the runs on all processors and reports each that fails, up to a few.
-func (s *seeds) play(t *testing.T) *seeds {
+// play plays the runs on all processors, until a few have failed.
+func (s *seeds) play() *seeds {
 	var next atomic.Uint64
 	var wg sync.WaitGroup
 	for range runtime.GOMAXPROCS(0) {
@@ -64,7 +69,7 @@ func (s *seeds) play(t *testing.T) *seeds {
 				if i >= s.count || !s.until.IsZero() && time.Now().After(s.until) || s.enough() {
 					return
 				}
-				s.add(t, Run(Draw(s.first+i)))
+				s.add(Run(Draw(s.first + i)))
 			}
 		})
 	}
@@ -75,10 +80,10 @@ func (s *seeds) play(t *testing.T) *seeds {
 func (s *seeds) enough() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.bad >= 10
+	return len(s.failed) >= 10
 }
 
-func (s *seeds) add(t *testing.T, o Outcome) {
+func (s *seeds) add(o Outcome) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.runs++
@@ -87,8 +92,8 @@ func (s *seeds) add(t *testing.T, o Outcome) {
 		s.marks[m] += n
 	}
 	if o.Err != nil {
-		s.bad++
-		t.Errorf("GUS_SEED=%d (%d voters, %d keys, %d operations): %v", o.Config.Seed, o.Config.Voters, o.Config.Keys, o.Config.Ops, o.Err)
+		s.failed = append(s.failed, fmt.Sprintf("GUS_SEED=%d (%d voters, %d keys, %d operations): %v",
+			o.Config.Seed, o.Config.Voters, o.Config.Keys, o.Config.Ops, o.Err))
 	}
 }
 
