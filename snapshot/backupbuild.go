@@ -46,8 +46,8 @@ func Build(dir, cluster string, entries iter.Seq2[Entry, error]) (err error) {
 // fillIn puts the entries into an empty database, as one epoch of one save.
 func fillIn(conn *sql.Conn, path string, entries iter.Seq2[Entry, error]) error {
 	ctx := context.Background()
-	// One that is made of all rows at once is sorted first.
-	for _, text := range []string{"PRAGMA cache_size = -65536", "BEGIN IMMEDIATE", "DROP INDEX changed"} {
+	// An index that is made of all rows at once is sorted first.
+	for _, text := range []string{"PRAGMA cache_size = -65536", "BEGIN IMMEDIATE", "DROP INDEX changed", "DROP INDEX keys"} {
 		if _, err := conn.ExecContext(ctx, text); err != nil {
 			return err
 		}
@@ -60,7 +60,7 @@ func fillIn(conn *sql.Conn, path string, entries iter.Seq2[Entry, error]) error 
 	if err := errors.Join(err, st.close()); err != nil {
 		return err
 	}
-	for _, text := range []string{changedIndex, "COMMIT"} {
+	for _, text := range []string{changedIndex, keysIndex, "COMMIT"} {
 		if _, err := conn.ExecContext(ctx, text); err != nil {
 			return err
 		}
@@ -88,7 +88,7 @@ func fillRecords(st *statements, entries iter.Seq2[Entry, error]) error {
 		number, key := split(placeOf(e.Key))
 		epoch := int64(sinceOf(p.number, true))
 		sum := recordSum(key, p.seq, epoch, body.Bytes())
-		if _, err := st.recordPut.Exec(number, key, int64(p.seq), epoch, sum, body.Bytes()); err != nil {
+		if _, err := st.recordAdd.Exec(number, key, int64(p.seq), epoch, sum, body.Bytes()); err != nil {
 			return err
 		}
 		part := &p.parts[number]

@@ -2,12 +2,14 @@ package snapshot
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -267,44 +269,56 @@ func TestHistoryIsBounded(t *testing.T) {
 	}
 }
 
-// A wrong bit in what is kept of the past, or in the index on it, hides no version: whoever asks is told the
-// truth, or that something is damaged. Else a rollback would delete what was hidden.
-func TestAnyWrongBitOfHistory(t *testing.T) {
-	opts := Options{bounds: small, Epoch: time.Millisecond, checkTime: time.Nanosecond}
-	s := beginWith(t, freshDir(t), opts)
+// unchecked are the options of a store that finds bad pages as one does beneath which they go bad while it
+// is open: when it reads them.
+var unchecked = Options{bounds: never, Epoch: time.Hour, checkTime: time.Nanosecond}
+
+// remembered makes a database with a past. It returns what the database is told to say of that, and which pages
+// its tables and indexes have.
+func remembered(t *testing.T) (data string, want map[string]string, pages map[string][]int) {
+	t.Helper()
+	s := beginWith(t, freshDir(t), Options{bounds: small, Epoch: time.Millisecond})
 	s.fill(t, 1, 200)
 	for s.Stats().LogRows > 0 { // then nothing changes by itself any more
 		time.Sleep(time.Millisecond)
 	}
 	dir := dirOf(s)
 	s.end(t)
-	opts.bounds, opts.Epoch = never, time.Hour
-	s = beginWith(t, dir, opts)
-	want := told(t, s.Store)
+	s = beginWith(t, dir, unchecked)
+	want = told(t, s.Store)
 	if len(want) < 50 {
 		t.Fatalf("there are %d answers", len(want))
 	}
-	pages := map[string][]int{}
-	for _, table := range []string{"versions", "of_key"} {
-		n := int(ask(t, s.conn, fmt.Sprintf("SELECT count(*) FROM dbstat WHERE name = '%s'", table)))
-		for i := range n {
-			pages[table] = append(pages[table], int(ask(t, s.conn, fmt.Sprintf("SELECT pageno FROM dbstat WHERE name = '%s' LIMIT 1 OFFSET %d", table, i))))
-		}
+	pages = map[string][]int{}
+	rows, err := s.conn.QueryContext(t.Context(), "SELECT name, pageno FROM dbstat ORDER BY pageno")
+	must(t, err)
+	for rows.Next() {
+		var table string
+		var page int
+		must(t, rows.Scan(&table, &page))
+		pages[table] = append(pages[table], page)
 	}
+	must(t, rows.Err())
 	s.end(t)
-	whole := contents(t, dir)
-	flips := 100
+	return contents(t, dir)[databaseName], want, pages
+}
+
+// A wrong bit in what is kept of the past, in the records, or in the indexes on them, hides nothing: whoever
+// asks is told the truth, or that something is damaged. Else a rollback would delete what was hidden.
+func TestAnyWrongBitOfHistory(t *testing.T) {
+	whole, want, pages := remembered(t)
+	flips := 30
 	if testing.Short() {
-		flips = 25
+		flips = 8
 	}
 	rng := rand.New(rand.NewPCG(15, 16))
-	for table, at := range pages {
-		found := 0
+	for _, table := range []string{"versions", "of_key", "records", "keys"} {
+		found, at := 0, pages[table]
 		for range flips {
-			data := []byte(whole[databaseName])
+			data := []byte(whole)
 			bit := (at[rng.IntN(len(at))]-1)*4096*8 + rng.IntN(4096*8)
 			data[bit/8] ^= 1 << (bit % 8)
-			if unlikeTold(t, data, opts, want) {
+			if unlikeTold(t, data, want) {
 				found++
 			}
 		}
@@ -315,13 +329,65 @@ func TestAnyWrongBitOfHistory(t *testing.T) {
 	}
 }
 
-// unlikeTold says whether a database with a wrong bit says that it is damaged. What it says else must be true.
-func unlikeTold(t *testing.T, data []byte, opts Options, want map[string]string) (found bool) {
-	t.Helper()
+// A page of which the second half is hidden, as SQLite cannot tell from one that has no more, hides
+// nothing from those who ask.
+func TestHalfAPage(t *testing.T) {
+	whole, want, pages := remembered(t)
+	for _, table := range []string{"versions", "of_key", "records", "keys"} {
+		at := pages[table]
+		for i := 0; i < len(at); i += 1 + len(at)/8 {
+			data := []byte(whole)
+			halve(data, at[i])
+			if !unlikeTold(t, data, want) {
+				t.Errorf("half of page %d of %s is missing, and nobody is told", at[i], table)
+			}
+		}
+	}
+}
+
+// halve takes the second half of a page's cells away.
+func halve(data []byte, page int) {
+	cells := data[(page-1)*4096+3:][:2]
+	binary.BigEndian.PutUint16(cells, binary.BigEndian.Uint16(cells)/2)
+}
+
+// A pass that does not find a record whose page has gone bad does not take it for a new one: with it, what this
+// voter has promised would be gone.
+func TestHiddenRecordIsNotNew(t *testing.T) {
+	whole, _, pages := remembered(t)
+	data := []byte(whole)
+	for _, page := range pages["records"] {
+		if data[(page-1)*4096] == 10 { // a leaf
+			halve(data, page)
+		}
+	}
 	dir := t.TempDir()
 	must(t, os.Chmod(dir, 0o700))
 	write(t, filepath.Join(dir, databaseName), data)
+	opts := unchecked
+	opts.bounds, opts.Epoch = small, time.Millisecond
 	s, err := startWith(dir, opts)
+	must(t, err)
+	for i := 0; err == nil && i < 400; i++ {
+		seq := s.Last() + 1
+		err = s.save(seq, workload(seq))
+	}
+	if !errors.Is(err, ErrDamaged) || !strings.Contains(err.Error(), "the record of ") {
+		t.Errorf("saving ends with %v", err)
+	}
+	if err := s.Close(); !errors.Is(err, ErrDamaged) {
+		t.Error(err)
+	}
+}
+
+// unlikeTold says whether a database with a wrong bit says that it is damaged. What it says else must be true.
+func unlikeTold(t *testing.T, data []byte, want map[string]string) (found bool) {
+	t.Helper()
+	dir, err := os.MkdirTemp(t.TempDir(), "")
+	must(t, err)
+	defer os.RemoveAll(dir)
+	write(t, filepath.Join(dir, databaseName), data)
+	s, err := startWith(dir, unchecked)
 	if err != nil {
 		if !errors.Is(err, ErrDamaged) {
 			t.Fatal(err)
@@ -354,13 +420,14 @@ func told(t *testing.T, s *Store) map[string]string {
 			t.Fatal(question, err)
 		}
 	}
+	each := 1 + len(list)/8
 	for i, e := range list {
-		if i%4 != 0 {
+		if i%each != 0 {
 			continue
 		}
 		page, next, err := s.PageAt(e.Number, "", "", 1000)
 		answer(err, fmt.Sprintf("page of %d", e.Number), fmt.Sprint(page, next))
-		for key := 0; key < 20 && i%8 == 0; key++ {
+		for key := 0; key < 20 && i%(2*each) == 0; key++ {
 			key := fmt.Sprintf("cold/%d", key*5)
 			v, ok, err := s.At(e.Number, key)
 			answer(err, fmt.Sprintf("%s at %d", key, e.Number), fmt.Sprint(v, ok))

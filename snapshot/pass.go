@@ -5,6 +5,8 @@ import (
 	"errors"
 	"time"
 
+	sqlite3 "modernc.org/sqlite/lib"
+
 	"gus/register"
 )
 
@@ -157,18 +159,25 @@ func (s *Store) foldKey(p *pass, c *change) (size int64, err error) {
 		return 0, err
 	}
 	body := s.body.Bytes()
-	part := &p.parts[number]
+	part, put := &p.parts[number], s.statements.recordPut
 	if found {
 		part.digest -= older.sum
 	} else {
 		part.keys++
+		put = s.statements.recordAdd
 	}
 	sum := recordSum(key, p.seq, int64(epoch), body)
 	part.digest += sum
 	p.keys, p.partKeys = p.keys+1, p.partKeys+1
-	_, err = s.statements.recordPut.Exec(number, key, int64(p.seq), int64(epoch), sum, body)
+	_, err = put.Exec(number, key, int64(p.seq), int64(epoch), sum, body)
+	if code, ok := resultCode(err); ok && code == sqlite3.SQLITE_CONSTRAINT {
+		err = damaged(s.path, "the record of %q: %v", key, errHidden)
+	}
 	return int64(len(body)), err
 }
+
+// errHidden says that a record is there and was not found: a page has gone bad since the start.
+var errHidden = errors.New("its page does not lead to it")
 
 // folded is a current record with what its row says of it.
 type folded struct {

@@ -1,6 +1,7 @@
 package snapshot
 
 import (
+	"bytes"
 	"context"
 	"database/sql"
 	"errors"
@@ -109,7 +110,8 @@ func (s *Store) moments(query string, args ...any) (list []Moment, err error) {
 type past struct {
 	store *Store
 	tx    *sql.Tx
-	epoch int64 // 0: the newest
+	epoch int64     // 0: the newest
+	older *sql.Stmt // of superseded; nil: not prepared yet
 }
 
 // lookAt calls f with the past at an epoch that can be read, or, where epoch is 0, with the present one.
@@ -123,7 +125,7 @@ func (s *Store) lookAt(epoch uint64, f func(*past) error) (err error) {
 			err = unreadable(s.path, err)
 		}
 	}()
-	p := &past{s, tx, bounded(epoch)}
+	p := &past{store: s, tx: tx, epoch: bounded(epoch)}
 	if epoch != 0 {
 		var number int64
 		err := tx.QueryRow("SELECT ifnull(max(number), 0) FROM timeline WHERE number <= ?", p.epoch).Scan(&number)
@@ -146,19 +148,17 @@ type noEpoch struct {
 func (e noEpoch) Error() string { return fmt.Sprintf("%v: %d: %s", ErrNoEpoch, e.number, e.kept) }
 func (e noEpoch) Unwrap() error { return ErrNoEpoch }
 
-const oneRecord = "SELECT key, seq, epoch, sum, body FROM records WHERE part = ? AND key = ?"
-
 // At returns the version that key had at the end of an epoch; false: none. An epoch
 // between two that there are is the first of these. Where that epoch cannot be read it returns
 // ErrNoEpoch. Safe for concurrent use before Close.
 func (s *Store) At(epoch uint64, key string) (v Version, ok bool, err error) {
 	err = s.lookAt(epoch, func(p *past) error {
 		part := int64(register.Partition(key))
-		rows, err := p.records(true, oneRecord, part, []byte(key))
-		if err != nil || len(rows) == 0 {
+		e, found, err := p.record(part, key)
+		if err != nil || !found {
 			return err
 		}
-		v, ok, err = p.of(part, rows[0], true)
+		v, ok, err = p.of(part, e, true)
 		return err
 	})
 	return v, ok, err
@@ -182,9 +182,48 @@ func (e *entry) until() int64 {
 // errNoVersion says that the index on versions, or the table, does not have what must be there.
 var errNoVersion = errors.New("an older version is missing")
 
-// records reads rows of the records, and lets values go that nobody wants.
-func (p *past) records(values bool, query string, args ...any) (list []entry, err error) {
-	rows, err := p.tx.Query(query, args...)
+// record reads the record of a key; false: there is none.
+func (p *past) record(part int64, key string) (e entry, ok bool, err error) {
+	list, err := p.records(true, "part = ? AND key = ?", part, []byte(key))
+	if err != nil || len(list) == 0 {
+		return e, false, err
+	}
+	return list[0], true, nil
+}
+
+// records reads rows of the records, and lets values go that nobody wants. That SQLite finds none is no
+// proof: a page that has gone bad can hide rows, and lead past them. So it must find the same keys in the
+// index on them, which has pages of its own.
+func (p *past) records(values bool, where string, args ...any) (list []entry, err error) {
+	if list, err = p.rows(values, where, args...); err != nil {
+		return nil, err
+	}
+	rows, err := p.tx.Query("SELECT key FROM records INDEXED BY keys WHERE "+where, args...)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	n := 0
+	for ; rows.Next(); n++ {
+		var key sql.RawBytes
+		if err := rows.Scan(&key); err != nil {
+			return nil, err
+		}
+		if n >= len(list) || !bytes.Equal(list[n].key, key) {
+			return nil, fmt.Errorf("the record of %q: %w", key, errHidden)
+		}
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	if n < len(list) {
+		return nil, fmt.Errorf("the record of %q: %w", list[n].key, errHidden)
+	}
+	return list, nil
+}
+
+func (p *past) rows(values bool, where string, args ...any) (list []entry, err error) {
+	rows, err := p.tx.Query("SELECT key, seq, epoch, sum, body FROM records NOT INDEXED WHERE "+where, args...)
 	if err != nil {
 		return nil, err
 	}
@@ -246,8 +285,14 @@ func (p *past) superseded(part int64, e entry) (Version, bool, error) {
 	if e.first {
 		return Version{}, false, nil
 	}
+	if p.older == nil {
+		var err error
+		if p.older, err = p.tx.Prepare(query); err != nil { // closed with the transaction
+			return Version{}, false, err
+		}
+	}
 	v := version{part: part, key: e.key}
-	err := v.scan(p.tx.QueryRow(query, part, e.key, after).Scan, &v.until)
+	err := v.scan(p.older.QueryRow(part, e.key, after).Scan, &v.until)
 	was := p.epoch == 0 || v.epoch.number() <= p.epoch
 	if errors.Is(err, sql.ErrNoRows) || err == nil && (v.until <= after || !was && !v.epoch.first()) {
 		err = errNoVersion
@@ -285,13 +330,13 @@ func (s *Store) versions(key string, before uint64, each func(Version) (more boo
 	const query = "SELECT until, epoch, ts, owner, deleted, sum, value FROM versions INDEXED BY of_key WHERE part = ? AND key = ? ORDER BY until DESC"
 	part := int64(register.Partition(key))
 	return s.lookAt(0, func(p *past) error {
-		list, err := p.records(true, oneRecord, part, []byte(key))
-		if err != nil || len(list) == 0 {
+		e, found, err := p.record(part, key)
+		if err != nil || !found {
 			return err
 		}
 		fits := func(v Version) bool { return before == 0 || v.Epoch < before }
-		until, first := list[0].until(), list[0].first
-		if v := list[0].current; v.Epoch != 0 && fits(v) && !each(v) {
+		until, first := e.until(), e.first
+		if v := e.current; v.Epoch != 0 && fits(v) && !each(v) {
 			return nil
 		}
 		rows, err := p.tx.Query(query, part, []byte(key))
@@ -395,9 +440,8 @@ func (m *merged) next() (part int64, e *entry, err error) {
 
 // fill reads the next records of a partition.
 func (m *merged) fill(i int) (err error) {
-	const query = "SELECT key, seq, epoch, sum, body FROM records WHERE part = ? AND key >= ? AND key <> x'' ORDER BY key LIMIT ?"
 	p := &m.parts[i]
-	if p.ahead, err = m.records(false, query, i, []byte(p.from), m.chunk); err != nil {
+	if p.ahead, err = m.records(false, "part = ? AND key >= ? AND key <> x'' ORDER BY key LIMIT ?", i, []byte(p.from), m.chunk); err != nil {
 		return err
 	}
 	p.ended = len(p.ahead) < m.chunk

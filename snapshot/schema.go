@@ -86,6 +86,7 @@ var schema = []string{
 	PRIMARY KEY (part, key)
 ) STRICT, WITHOUT ROWID`,
 	changedIndex,
+	keysIndex,
 	`CREATE TABLE versions (
 	until   INTEGER NOT NULL,
 	part    INTEGER NOT NULL,
@@ -112,6 +113,12 @@ var schema = []string{
 
 // changedIndex is what Changes reads: it covers that, so that no body is read.
 const changedIndex = `CREATE INDEX changed ON records (seq, part, key, sum)`
+
+// keysIndex has the keys of the records once more: whoever looks for records while the database is open
+// looks there as well, so that a page of either that has gone bad hides none (past.go), and a
+// pass takes no record for a new one (pass.go). A change of a record leaves it as it is. Where
+// rows are looked up by it, SQLite would take it first: they say NOT INDEXED, which leaves the table's own order.
+const keysIndex = `CREATE UNIQUE INDEX keys ON records (part, key)`
 
 // connect opens the one connection of a handle of its own on the database at
 // path, with further parameters of the driver.

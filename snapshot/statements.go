@@ -13,7 +13,8 @@ import (
 type statements struct {
 	begin, commit, rollback       *sql.Stmt
 	logInsert, logDrop            *sql.Stmt
-	recordGet, recordPut          *sql.Stmt
+	recordGet, recordAdd          *sql.Stmt
+	recordPut                     *sql.Stmt
 	passPut, passDrop             *sql.Stmt
 	epochPut, epochTrim           *sql.Stmt
 	partPut                       *sql.Stmt
@@ -39,8 +40,9 @@ func (p *statements) all() []statement {
 		{&p.rollback, "ROLLBACK"},
 		{&p.logInsert, "INSERT INTO log (id, seq, sum, body) VALUES (?, ?, ?, ?)"},
 		{&p.logDrop, "DELETE FROM log WHERE id <= ?"},
-		{&p.recordGet, "SELECT seq, epoch, sum, body FROM records WHERE part = ? AND key = ?"},
-		{&p.recordPut, "REPLACE INTO records (part, key, seq, epoch, sum, body) VALUES (?, ?, ?, ?, ?, ?)"},
+		{&p.recordGet, "SELECT seq, epoch, sum, body FROM records NOT INDEXED WHERE part = ? AND key = ?"},
+		{&p.recordAdd, "INSERT INTO records (part, key, seq, epoch, sum, body) VALUES (?, ?, ?, ?, ?, ?)"},
+		{&p.recordPut, "UPDATE records NOT INDEXED SET seq = ?3, epoch = ?4, sum = ?5, body = ?6 WHERE part = ?1 AND key = ?2"},
 		{&p.passPut, "REPLACE INTO passes (number, seq, time, keys, part_keys, target, dropped, position, sum) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"},
 		{&p.passDrop, "DELETE FROM passes WHERE number < ?"},
 		{&p.epochPut, "INSERT INTO epochs (part, number, seq, time, keys, sum) VALUES (?, ?, ?, ?, ?, ?)"},
