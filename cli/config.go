@@ -33,7 +33,7 @@ type configFile struct {
 
 	RetainFor    string `toml:"retain-for"`
 	RetainBytes  string `toml:"retain-bytes"`
-	RetainEpochs string `toml:"retain-epochs"`
+	RetainEpochs int64  `toml:"retain-epochs"`
 
 	BackupEvery string `toml:"backup-every"`
 	BackupDir   string `toml:"backup-dir"`
@@ -145,8 +145,8 @@ func badTOML(e *toml.DecodeError) string {
 		return key + `: must be a list of texts, as in seeds = ["192.0.2.1:7487"]`
 	case "sync":
 		return key + ": must be a table: a line [[sync]], and its names below"
-	case "backup-keep":
-		return key + ": must be a number, as in backup-keep = 7"
+	case "backup-keep", "retain-epochs":
+		return key + ": must be a number, as in " + key + " = 7"
 	case "sync.delete", "sync.template":
 		return key + ": must be true or false"
 	}
@@ -220,7 +220,9 @@ func (f *configFile) value(name string) string {
 	case "retain-bytes":
 		return f.RetainBytes
 	case "retain-epochs":
-		return f.RetainEpochs
+		if f.RetainEpochs != 0 {
+			return strconv.FormatInt(f.RetainEpochs, 10)
+		}
 	case "backup-every":
 		return f.BackupEvery
 	case "backup-dir":

@@ -3,6 +3,7 @@ package cli
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -58,7 +59,9 @@ func (a *app) diff(c *cli.Context, cl *client.Client) error {
 	if isTerminal(a.out) {
 		show = printable
 	}
-	err = differences(c, cl, c.Args().First(), from, to, func(d difference) error {
+	begun := false
+	err = differences(c, cl, c.Args().First(), from.Number, to.Number, func(d difference) error {
+		begun = true
 		if c.Bool("json") {
 			return printJSON(out, d)
 		}
@@ -68,14 +71,14 @@ func (a *app) diff(c *cli.Context, cl *client.Client) error {
 	if ferr := out.Flush(); err == nil {
 		err = ferr
 	}
-	if err != nil {
+	if err != nil && begun {
 		return fmt.Errorf("the difference is not whole: %w", err)
 	}
-	return nil
+	return err
 }
 
-// diffEpochs returns the epochs that the flags of diff name; to is 0: now.
-func diffEpochs(c *cli.Context, cl *client.Client) (from, to uint64, err error) {
+// diffEpochs returns the epochs that the flags of diff name; to may be none: now.
+func diffEpochs(c *cli.Context, cl *client.Client) (from, to client.PastEpoch, err error) {
 	type named struct{ flag, text string }
 	var all []named
 	for _, flag := range []string{"at", "ago"} {
@@ -87,12 +90,12 @@ func diffEpochs(c *cli.Context, cl *client.Client) (from, to uint64, err error) 
 		all = append(all, named{"epoch", text})
 	}
 	if len(all) < 1 || len(all) > 2 {
-		return 0, 0, usage("diff: %d epochs: name one, and maybe a second, by --epoch", len(all))
+		return from, to, usage("diff: %d epochs: name one by --epoch, --at or --ago, and maybe a second by --epoch", len(all))
 	}
-	var epochs [2]uint64
+	var epochs [2]client.PastEpoch
 	for i, n := range all {
 		if epochs[i], err = epochNamed(c, cl, n.flag, n.text); err != nil {
-			return 0, 0, err
+			return from, to, err
 		}
 	}
 	return epochs[0], epochs[1], nil
@@ -156,7 +159,7 @@ func joined(then, now iter.Seq2[client.Entry, error]) iter.Seq2[difference, erro
 		t, terr, hasThen := nextThen()
 		n, nerr, hasNow := nextNow()
 		for hasThen || hasNow {
-			if err := errors.Join(terr, nerr); err != nil {
+			if err := cmp.Or(terr, nerr); err != nil { // one says enough: as a rule both say the same
 				yield(difference{}, err)
 				return
 			}

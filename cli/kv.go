@@ -183,10 +183,13 @@ func (a *app) get(c *cli.Context, cl *client.Client) error {
 // reader returns how a get reads: now, here, or in the past.
 func (a *app) reader(c *cli.Context, cl *client.Client) (func(context.Context, string) (client.Result, error), error) {
 	version := c.String("version")
-	epoch, err := pastOf(c, cl)
+	past, err := pastOf(c, cl)
+	epoch := past.Number
 	switch {
 	case err != nil:
 		return nil, err
+	case c.IsSet("version") && version == "":
+		return nil, usage("get: --version is empty: `gus history` shows versions")
 	case c.Bool("local") && (epoch > 0 || version != ""), epoch > 0 && version != "":
 		return nil, usage("get: one of --local, --version, and --epoch, --at or --ago")
 	case epoch > 0:

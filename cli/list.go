@@ -37,10 +37,11 @@ func (a *app) listCommand() *cli.Command {
 }
 
 func (a *app) list(c *cli.Context, cl *client.Client) error {
-	epoch, err := pastOf(c, cl)
+	past, err := pastOf(c, cl)
 	if err != nil {
 		return err
 	}
+	epoch := past.Number
 	if epoch > 0 && c.Bool("local") {
 		return usage("list: --local, or --epoch, --at or --ago, not both")
 	}

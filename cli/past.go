@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"fmt"
 	"strconv"
 	"time"
 
@@ -19,31 +20,32 @@ func pastFlags() []cli.Flag {
 	}
 }
 
-// pastOf returns the epoch that the flags name; 0: they name none.
-func pastOf(c *cli.Context, cl *client.Client) (epoch uint64, err error) {
+// pastOf returns the epoch that the flags name; its Number is 0 where they name none.
+func pastOf(c *cli.Context, cl *client.Client) (epoch client.PastEpoch, err error) {
 	given := ""
 	for _, name := range []string{"epoch", "at", "ago"} {
 		if !c.IsSet(name) {
 			continue
 		}
 		if given != "" {
-			return 0, usage("%s: --%s or --%s, not both", c.Command.Name, given, name)
+			return epoch, usage("%s: --%s or --%s, not both", c.Command.Name, given, name)
 		}
 		given = name
 		text := c.String(name)
 		if epoch, err = epochNamed(c, cl, name, text); err != nil {
-			return 0, err
+			return epoch, err
 		}
 	}
 	return epoch, nil
 }
 
-// epochNamed returns the epoch that the value of a flag means.
-func epochNamed(c *cli.Context, cl *client.Client, flag, text string) (uint64, error) {
+// epochNamed returns the epoch that the value of a flag means. Of one that is named by its number it knows that
+// alone.
+func epochNamed(c *cli.Context, cl *client.Client, flag, text string) (client.PastEpoch, error) {
 	if flag == "epoch" {
 		n, err := strconv.ParseUint(text, 10, 63)
 		if err == nil && n > 0 {
-			return n, nil
+			return client.PastEpoch{Number: n}, nil
 		}
 	}
 	var t time.Time
@@ -52,14 +54,24 @@ func epochNamed(c *cli.Context, cl *client.Client, flag, text string) (uint64, e
 	} else if at, ok := timeOf(text); flag != "ago" && ok {
 		t = at
 	} else {
-		return 0, usage("%s: --%s %q: %s", c.Command.Name, flag, text, map[string]string{
+		return client.PastEpoch{}, usage("%s: --%s %q: %s", c.Command.Name, flag, text, map[string]string{
 			"epoch": "must be an epoch's number, a time such as 2026-11-30T12:00, or how long ago, such as 2h",
 			"at":    "must be a time such as 2026-11-30T12:00 or 2026-11-30T12:00:00Z",
-			"ago":   "must be a duration such as 2h or 90s",
+			"ago":   "must be how long ago, a duration such as 2h or 90s",
 		}[flag])
 	}
-	e, err := within(c.Context, c.Duration("timeout"), func(ctx context.Context) (client.PastEpoch, error) { return cl.EpochAt(ctx, t) })
-	return e.Number, err
+	if t.After(time.Now()) {
+		return client.PastEpoch{}, usage("%s: --%s %q is yet to come", c.Command.Name, flag, text)
+	}
+	return within(c.Context, c.Duration("timeout"), func(ctx context.Context) (client.PastEpoch, error) { return cl.EpochAt(ctx, t) })
+}
+
+// describeEpoch names an epoch, with its time where that is known.
+func describeEpoch(e client.PastEpoch) string {
+	if e.Time.IsZero() {
+		return fmt.Sprintf("epoch %d", e.Number)
+	}
+	return fmt.Sprintf("epoch %d, of %s UTC", e.Number, e.Time.UTC().Format(time.DateTime))
 }
 
 // timeOf reads a time: RFC 3339, or one of this place.

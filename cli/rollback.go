@@ -3,6 +3,7 @@ package cli
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -70,43 +71,45 @@ func (a *app) rollback(c *cli.Context) error {
 		if err != nil {
 			return fmt.Errorf("nothing changed: %w", err)
 		}
-		var all []difference
-		err = differences(c, cl, prefix, epoch, 0, func(d difference) error {
-			all = append(all, d)
+		if c.Bool("dry-run") {
+			return a.printRollback(c, cl, epoch.Number)
+		}
+		// Nothing is written before all that is to be compared could be read. What
+		// differs is not held in memory: it is looked for once more.
+		n := 0
+		err = differences(c, cl, prefix, epoch.Number, 0, func(difference) error {
+			n++
 			return nil
 		})
 		if err != nil {
 			return fmt.Errorf("nothing changed: %w", err)
 		}
-		if c.Bool("dry-run") {
-			return a.printRollback(c, all)
-		}
-		if asks && len(all) > 0 {
-			if err := a.confirm(c.Context, fmt.Sprintf("write %s beginning with %s as in epoch %d? [y/N] ", count(len(all), "key"), printable(prefix), epoch)); err != nil {
+		if asks && n > 0 {
+			if err := a.confirm(c.Context, fmt.Sprintf("write %s beginning with %s as in %s? [y/N] ", count(n, "key"), printable(prefix), describeEpoch(epoch))); err != nil {
 				return err
 			}
 		}
-		return a.rollBackAll(c, cl, epoch, all)
+		return a.rollBackAll(c, cl, epoch, n)
 	})
 }
 
 // printRollback prints what would be done.
-func (a *app) printRollback(c *cli.Context, all []difference) error {
+func (a *app) printRollback(c *cli.Context, cl *client.Client, epoch uint64) error {
 	out := bufio.NewWriter(a.out)
 	show := func(key string) string { return key }
 	if isTerminal(a.out) {
 		show = printable
 	}
-	for _, d := range all {
+	err := differences(c, cl, c.Args().First(), epoch, 0, func(d difference) error {
 		r := rollingBack(d)
 		if c.Bool("json") {
-			printJSON(out, r)
-		} else {
-			fmt.Fprintf(out, "%-6s %s\n", r.Action, show(r.Key))
+			return printJSON(out, r)
 		}
-	}
-	if err := out.Flush(); err != nil {
-		return fmt.Errorf("print what would be done: %w", err)
+		_, err := fmt.Fprintf(out, "%-6s %s\n", r.Action, show(r.Key))
+		return err
+	})
+	if err := errors.Join(err, out.Flush()); err != nil {
+		return fmt.Errorf("what would be done is not whole: %w", err)
 	}
 	return nil
 }
@@ -117,11 +120,11 @@ type rolled struct {
 	said rolledBack
 }
 
-// rollBackAll writes what differs as it was. When one fails it begins no further one.
-func (a *app) rollBackAll(c *cli.Context, cl *client.Client, epoch uint64, all []difference) error {
-	ctx := c.Context
+// rollBackAll writes what differs, which was n keys a moment ago, as it was. When one fails it begins no
+// further one.
+func (a *app) rollBackAll(c *cli.Context, cl *client.Client, epoch client.PastEpoch, n int) error {
 	t := tally{what: "rolled back", unit: "key"}
-	p := a.progressOf("keys rolled back", len(all), a.out)
+	p := a.progressOf("keys rolled back", n, a.out)
 	out := bufio.NewWriter(a.out)
 	w := window[rolled]{done: func(r rolled) error {
 		t.add(r.outcomeOfKey)
@@ -131,39 +134,44 @@ func (a *app) rollBackAll(c *cli.Context, cl *client.Client, epoch uint64, all [
 		}
 		return nil
 	}}
-	for i, d := range all {
-		if t.failed() || ctx.Err() != nil {
-			break
+	err := differences(c, cl, c.Args().First(), epoch.Number, 0, func(d difference) error {
+		if t.failed() || c.Context.Err() != nil {
+			return errEnough
 		}
-		size := 0
+		t.begun++
+		number, size := t.begun, 0
 		if d.Then != nil {
 			size = d.Then.Size
 		}
-		w.begin(size, func() rolled {
-			said := rollingBack(d)
-			r, err := rollBackKey(c, cl, epoch, d)
-			if said.Version = r.Version; err != nil {
-				said.Version, said.Error = "", err.Error()
-			}
-			return rolled{outcomeOfKey{number: i + 1, key: d.Key, err: err}, said}
-		})
-		t.begun++
-	}
+		return w.begin(size, func() rolled { return rollBackKey(c, cl, epoch.Number, number, d) })
+	})
 	w.finish()
 	w.wg.Wait()
 	p.end()
-	if !c.Bool("json") && !t.failed() && t.begun == len(all) {
-		fmt.Fprintf(out, "%s rolled back to epoch %d\n", count(t.done, "key"), epoch)
+	if !c.Bool("json") && !t.failed() && err == nil {
+		fmt.Fprintf(out, "%s rolled back to %s\n", count(t.done, "key"), describeEpoch(epoch))
 	}
 	ferr := out.Flush()
-	if err := t.verdict(len(all), ctx); err != nil {
+	if err == nil {
+		n = t.begun
+	}
+	if err := t.ended(max(n, t.begun), err, c.Context); err != nil {
 		return fmt.Errorf("rollback: %w", err)
 	}
 	return ferr
 }
 
-// rollBackKey writes a key as it was.
-func rollBackKey(c *cli.Context, cl *client.Client, epoch uint64, d difference) (client.Result, error) {
+// rollBackKey writes a key as it was, the so-manieth one.
+func rollBackKey(c *cli.Context, cl *client.Client, epoch uint64, number int, d difference) rolled {
+	r, err := writeAsItWas(c, cl, epoch, d)
+	said := rollingBack(d)
+	if said.Version = r.Version; err != nil {
+		said.Version, said.Error = "", err.Error()
+	}
+	return rolled{outcomeOfKey{number: number, key: d.Key, err: err}, said}
+}
+
+func writeAsItWas(c *cli.Context, cl *client.Client, epoch uint64, d difference) (client.Result, error) {
 	timeout := c.Duration("timeout")
 	if d.Then == nil {
 		return within(c.Context, timeout, func(ctx context.Context) (client.Result, error) { return cl.Delete(ctx, d.Key) })

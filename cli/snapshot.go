@@ -42,7 +42,8 @@ func (a *app) snapshotSaveCommand() *cli.Command {
 		ArgsUsage: "FILE",
 		Description: "Saves what this site holds: from the agent, or from the data directory where none runs. It is one\n" +
 			"state: all that this site had saved when the command began, and so each write that was done through it. The\n" +
-			"file is written aside, synced, read back, and only then has its name; one that is there is not replaced without --force.",
+			"file is written aside, synced, read back, and only then has its name; one that is there is not replaced without --force.\n" +
+			"It has the newest write of each key: the history (`gus history`) is not in it.",
 		Flags: clientFlags(&cli.BoolFlag{Name: "force", Usage: "replace the file, once the new one is good"}),
 		Action: func(c *cli.Context) error {
 			if err := wantSnapshotArgs(c, 1, 1); err != nil {
@@ -203,7 +204,7 @@ func (a *app) listEpochs(c *cli.Context, cl *client.Client) error {
 	slices.Reverse(epochs)
 	const format = "%-12s  %-19s  %10s\n"
 	if !c.Bool("json") && len(epochs) > 0 {
-		fmt.Fprintf(a.out, format, "EPOCH", "BEGUN (UTC)", "CHANGED")
+		fmt.Fprintf(a.out, format, "EPOCH", "UP TO (UTC)", "CHANGED")
 	}
 	for _, e := range epochs {
 		if c.Bool("json") {

@@ -55,7 +55,7 @@ func (s *Store) MomentAt(t time.Time) (Moment, error) {
 		return Moment{}, err
 	}
 	if len(list) == 0 {
-		return Moment{}, fmt.Errorf("%w at %s: %s", ErrNoEpoch, t.Format(time.RFC3339), s.kept())
+		return Moment{}, noEpoch{"at " + t.UTC().Format(time.RFC3339), s.kept()}
 	}
 	return list[0], nil
 }
@@ -65,7 +65,7 @@ func (s *Store) MomentAt(t time.Time) (Moment, error) {
 func (s *Store) MomentAtNumber(number uint64) (Moment, error) {
 	list, err := s.Timeline(number+1, 1)
 	if err == nil && (len(list) == 0 || list[0].Number != number) {
-		err = noEpoch{number, s.kept()}
+		err = noEpoch{fmt.Sprint(number), s.kept()}
 	}
 	if err != nil {
 		return Moment{}, err
@@ -85,13 +85,18 @@ func (s *Store) newest() uint64 {
 
 // kept says which epochs can be read.
 func (s *Store) kept() string {
+	const query = "SELECT number, seq, time, ran, keys, bytes, sum FROM timeline WHERE number >= ? ORDER BY number LIMIT 1"
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	st := s.shown.stats
+	s.mu.Unlock()
 	if st.OldestEpoch == 0 {
 		return "there is none yet"
 	}
-	return fmt.Sprintf("there are %d to %d", st.OldestEpoch, st.Epoch)
+	of := ""
+	if list, err := s.moments(query, bounded(st.OldestEpoch)); err == nil && len(list) == 1 {
+		of = ", of " + list[0].Time.UTC().Format(time.RFC3339) + ","
+	}
+	return fmt.Sprintf("there are %d%s to %d", st.OldestEpoch, of, st.Epoch)
 }
 
 func (s *Store) moments(query string, args ...any) (list []Moment, err error) {
@@ -120,10 +125,13 @@ func (s *Store) lookAt(epoch uint64, f func(*past) error) (err error) {
 	if err != nil {
 		return explain(s.path, err)
 	}
+	missing := false
 	defer func() {
-		if err = errors.Join(err, tx.Rollback()); !errors.Is(err, ErrNoEpoch) {
-			err = unreadable(s.path, err)
+		if err = errors.Join(err, tx.Rollback()); missing {
+			err = noEpoch{fmt.Sprint(epoch), s.kept()} // which reads, too: its turn is after the rollback
+			return
 		}
+		err = unreadable(s.path, err)
 	}()
 	p := &past{store: s, tx: tx, epoch: bounded(epoch)}
 	if epoch != 0 {
@@ -132,20 +140,17 @@ func (s *Store) lookAt(epoch uint64, f func(*past) error) (err error) {
 		if err != nil {
 			return err
 		}
-		if number == 0 || epoch > s.newest() {
-			return noEpoch{epoch, s.kept()}
+		if missing = number == 0 || epoch > s.newest(); missing {
+			return nil
 		}
 	}
 	return f(p)
 }
 
 // noEpoch is an ErrNoEpoch, which is nothing that was read.
-type noEpoch struct {
-	number uint64
-	kept   string
-}
+type noEpoch struct{ which, kept string }
 
-func (e noEpoch) Error() string { return fmt.Sprintf("%v: %d: %s", ErrNoEpoch, e.number, e.kept) }
+func (e noEpoch) Error() string { return fmt.Sprintf("%v: %s: %s", ErrNoEpoch, e.which, e.kept) }
 func (e noEpoch) Unwrap() error { return ErrNoEpoch }
 
 // At returns the version that key had at the end of an epoch; false: none. An epoch
