@@ -86,6 +86,7 @@ func open(cfg Config) (*node, error) {
 		Cluster: n.id.Cluster.String(),
 		Done:    n.saved,
 		Logger:  n.log,
+		Retain:  n.retention(),
 	})
 	if err != nil {
 		return nil, errors.Join(err, n.conn.Close())
@@ -102,7 +103,10 @@ func open(cfg Config) (*node, error) {
 
 // open makes the local API, and what works through it.
 func (n *node) open() {
-	n.api = &api{desk: n.loop.desk, writer: n.writer, token: n.token, status: n.status, verify: n.verify, watch: (&watches{node: n}).serve, age: n.age, backup: n.serveBackup}
+	n.api = &api{
+		desk: n.loop.desk, writer: n.writer, token: n.token, status: n.status, verify: n.verify,
+		watch: (&watches{node: n}).serve, age: n.age, past: n.store, backup: n.serveBackup,
+	}
 	ask := n.loop.desk.ask
 	if n.observer != nil {
 		n.api.ask = newForwarder(n.endpoint, n.conf, n.loop.desk.stopped, n.log).ask

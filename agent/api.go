@@ -17,6 +17,7 @@ import (
 
 	"gus/agent/client"
 	"gus/register"
+	"gus/snapshot"
 )
 
 const (
@@ -46,6 +47,7 @@ type api struct {
 	verify func(context.Context) (client.Verification, error)
 	sync   func(w http.ResponseWriter, r *http.Request, name string) error // of a job that keeps files
 	watch  func(w http.ResponseWriter, r *http.Request) error
+	past   *snapshot.Store
 	backup func(w http.ResponseWriter, r *http.Request) error
 	age    func() time.Duration // how old what this site holds may be
 
@@ -89,9 +91,13 @@ func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		err = a.kv(w, r, key)
 	case r.URL.Path == listPath && r.Method == http.MethodGet:
 		err = a.list(w, r)
+	case strings.HasPrefix(r.URL.Path, historyPath) && r.Method == http.MethodGet:
+		err = a.history(w, r, strings.TrimPrefix(r.URL.Path, historyPath))
+	case r.URL.Path == epochsPath && r.Method == http.MethodGet:
+		err = a.epochs(w, r)
 	case r.URL.Path == watchPath && r.Method == http.MethodGet:
 		err = a.watch(w, r)
-	case strings.HasPrefix(r.URL.Path, snapshotPath) && r.Method == http.MethodGet && a.backup != nil:
+	case r.URL.Path == snapshotPath && r.Method == http.MethodGet && a.backup != nil:
 		err = a.backup(w, r)
 	case r.URL.Path == statusPath && r.Method == http.MethodGet:
 		err = a.getStatus(w, r)
@@ -142,6 +148,9 @@ func (a *api) kv(w http.ResponseWriter, r *http.Request, key string) error {
 	}
 	switch r.Method {
 	case http.MethodGet:
+		if inPast(r) {
+			return a.getPast(w, r, key, timeout)
+		}
 		if r.URL.RawQuery != "" && r.URL.Query().Get("local") == "true" {
 			return a.peek(w, r, key, timeout)
 		}

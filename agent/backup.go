@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"gus/membership"
@@ -243,13 +242,8 @@ func SaveStopped(data string, s Saving, program string) (b Backup, err error) {
 
 // serveBackup streams a backup. What goes wrong once it has begun, the stream itself says.
 func (n *node) serveBackup(w http.ResponseWriter, r *http.Request) error {
-	switch {
-	case r.URL.RawQuery != "":
+	if r.URL.RawQuery != "" {
 		return fmt.Errorf("%w: GET %s has no parameters", client.ErrRefused, r.URL.Path)
-	case r.URL.Path == snapshotPath+"/epochs":
-		return n.serveEpochs(w)
-	case r.URL.Path != snapshotPath:
-		return fmt.Errorf("%w: there is no GET %s: there are GET %s and GET %s/epochs", client.ErrRefused, r.URL.Path, snapshotPath, snapshotPath)
 	}
 	select {
 	case n.backups <- struct{}{}:
@@ -271,21 +265,6 @@ func (n *node) serveBackup(w http.ResponseWriter, r *http.Request) error {
 	default:
 		n.log.Warn("a backup could not be made", "err", err)
 	}
-	return nil
-}
-
-// serveEpochs tells of the epochs that the database remembers.
-func (n *node) serveEpochs(w http.ResponseWriter) error {
-	past, err := n.store.PastEpochs()
-	if err != nil {
-		return err
-	}
-	all := make([]client.PastEpoch, 0, len(past))
-	for _, e := range past {
-		all = append(all, client.PastEpoch{Number: e.Number, Time: e.Time.UTC(), Keys: e.Keys})
-	}
-	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(all) // a client that is gone needs no answer
 	return nil
 }
 

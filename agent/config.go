@@ -11,6 +11,7 @@ import (
 	"strconv"
 
 	"gus/agent/files"
+	"gus/snapshot"
 )
 
 // DefaultListen is where an agent listens for other sites: on all addresses, at
@@ -43,6 +44,9 @@ type Config struct {
 	Syncs []files.Pull
 	// Reloads gets what Syncs are to be from then on. Nil: they stay as they are.
 	Reloads <-chan []files.Pull
+	// Retain is how much of the past is kept. Its zero values: a day, a tenth of the disk
+	// that Data is on, and any number of epochs.
+	Retain snapshot.Retention
 	// Backups are what the agent saves by itself.
 	Backups BackupPlan
 	// Version is the program's, for status. Empty: unknown.

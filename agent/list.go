@@ -14,6 +14,9 @@ import (
 
 // list answers with one page of keys.
 func (a *api) list(w http.ResponseWriter, r *http.Request) error {
+	if inPast(r) {
+		return a.listPast(w, r)
+	}
 	q, err := listQuestion(r)
 	if err != nil {
 		return err

@@ -31,6 +31,10 @@ func (n *node) status(l loopStatus) client.Status {
 		UDP:       client.UDP{Receive: net.ReceiveBuffer, Send: net.SendBuffer, Wanted: quic.WantedBuffer},
 	}
 	s.Epoch = client.Epoch{Number: disk.Epoch, Time: disk.EpochTime, Behind: uint64(n.store.Last() - disk.EpochSeq), HeldUp: disk.EpochHeldUp}
+	s.Past = client.PastStatus{Epochs: disk.KeptEpochs, Oldest: disk.OldestEpoch, Bytes: disk.HistoryBytes}
+	if m, err := n.store.MomentAtNumber(disk.OldestEpoch); err == nil {
+		s.Past.Since = m.Time
+	}
 	n.catchup.status(&s)
 	if n.observer != nil {
 		n.observer.status(&s)

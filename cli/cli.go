@@ -59,6 +59,7 @@ func (a *app) app() *cli.App {
 		Commands: []*cli.Command{
 			a.setCommand(), a.getCommand(), a.deleteCommand(), a.listCommand(),
 			a.watchCommand(), a.exportCommand(), a.importCommand(),
+			a.historyCommand(), a.diffCommand(), a.rollbackCommand(),
 			a.syncCommand(),
 			a.snapshotCommand(), a.recoverCommand(),
 			a.membersCommand(), a.statusCommand(), a.waitCommand(),

@@ -23,17 +23,23 @@ const systemConfig = "/etc/gus/gus.toml"
 // configFile is the agent's configuration file. What is not in it, and what is
 // empty, is not said.
 type configFile struct {
-	Data        string      `toml:"data"`
-	Socket      string      `toml:"socket"`
-	Listen      string      `toml:"listen"`
-	Advertise   string      `toml:"advertise"`
-	Seeds       []string    `toml:"seeds"`
-	LogFormat   string      `toml:"log-format"`
-	LogLevel    string      `toml:"log-level"`
-	BackupEvery string      `toml:"backup-every"`
-	BackupDir   string      `toml:"backup-dir"`
-	BackupKeep  int         `toml:"backup-keep"`
-	Sync        []syncTable `toml:"sync"`
+	Data      string   `toml:"data"`
+	Socket    string   `toml:"socket"`
+	Listen    string   `toml:"listen"`
+	Advertise string   `toml:"advertise"`
+	Seeds     []string `toml:"seeds"`
+	LogFormat string   `toml:"log-format"`
+	LogLevel  string   `toml:"log-level"`
+
+	RetainFor    string `toml:"retain-for"`
+	RetainBytes  string `toml:"retain-bytes"`
+	RetainEpochs int64  `toml:"retain-epochs"`
+
+	BackupEvery string `toml:"backup-every"`
+	BackupDir   string `toml:"backup-dir"`
+	BackupKeep  int    `toml:"backup-keep"`
+
+	Sync []syncTable `toml:"sync"`
 
 	path  string // empty: there is none
 	lines map[string]int
@@ -52,8 +58,9 @@ type syncTable struct {
 
 // configNames are the names at the top of the file, and syncNames those of a [[sync]].
 var (
-	configNames = []string{"data", "socket", "listen", "advertise", "seeds", "log-format", "log-level", "backup-every", "backup-dir", "backup-keep", "sync"}
-	syncNames   = []string{"prefix", "dir", "exec", "check", "exec-timeout", "delete", "template"}
+	configNames = []string{"data", "socket", "listen", "advertise", "seeds", "log-format", "log-level", "retain-for", "retain-bytes", "retain-epochs",
+		"backup-every", "backup-dir", "backup-keep", "sync"}
+	syncNames = []string{"prefix", "dir", "exec", "check", "exec-timeout", "delete", "template"}
 )
 
 // defaultConfig is where the configuration file is that nobody has named: the
@@ -138,8 +145,8 @@ func badTOML(e *toml.DecodeError) string {
 		return key + `: must be a list of texts, as in seeds = ["192.0.2.1:7487"]`
 	case "sync":
 		return key + ": must be a table: a line [[sync]], and its names below"
-	case "backup-keep":
-		return key + ": must be a number, as in backup-keep = 7"
+	case "backup-keep", "retain-epochs":
+		return key + ": must be a number, as in " + key + " = 7"
 	case "sync.delete", "sync.template":
 		return key + ": must be true or false"
 	}
@@ -208,6 +215,14 @@ func (f *configFile) value(name string) string {
 		return f.LogFormat
 	case "log-level":
 		return f.LogLevel
+	case "retain-for":
+		return f.RetainFor
+	case "retain-bytes":
+		return f.RetainBytes
+	case "retain-epochs":
+		if f.RetainEpochs != 0 {
+			return strconv.FormatInt(f.RetainEpochs, 10)
+		}
 	case "backup-every":
 		return f.BackupEvery
 	case "backup-dir":

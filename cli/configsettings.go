@@ -42,6 +42,9 @@ var settingFlags = []struct{ name, flag, variable string }{
 	{"seeds", "seed", "GUS_SEEDS"},
 	{"log-format", "log-format", "GUS_LOG_FORMAT"},
 	{"log-level", "log-level", "GUS_LOG_LEVEL"},
+	{"retain-for", "retain-for", "GUS_RETAIN_FOR"},
+	{"retain-bytes", "retain-bytes", "GUS_RETAIN_BYTES"},
+	{"retain-epochs", "retain-epochs", "GUS_RETAIN_EPOCHS"},
 	{"backup-every", "backup-every", "GUS_BACKUP_EVERY"},
 	{"backup-dir", "backup-dir", "GUS_BACKUP_DIR"},
 	{"backup-keep", "backup-keep", "GUS_BACKUP_KEEP"},
@@ -99,7 +102,8 @@ func settingOf(c *cli.Context, f *configFile, name, flag, variable string) setti
 		return setting{name, f.value(name), f.place(name)}
 	}
 	return setting{name, map[string]string{
-		"data": defaultData(), "listen": agent.DefaultListen, "log-format": "text", "log-level": "info", "backup-keep": strconv.Itoa(agent.DefaultBackupKeep),
+		"data": defaultData(), "listen": agent.DefaultListen, "log-format": "text", "log-level": "info",
+		"retain-for": "24h", "backup-keep": strconv.Itoa(agent.DefaultBackupKeep),
 	}[name], "default"}
 }
 
@@ -148,8 +152,41 @@ func (v setting) wrong() (bad, why string) {
 		if _, ok := logLevels[v.value]; !ok {
 			return v.value, "must be debug, info, warn or error"
 		}
+	default:
+		return v.wrongRetention()
 	}
 	return "", ""
+}
+
+// wrongRetention is wrong of what says how much of the past is kept.
+func (v setting) wrongRetention() (bad, why string) {
+	switch v.name {
+	case "retain-for":
+		if d, err := time.ParseDuration(v.value); err != nil || d < time.Minute {
+			return v.value, "must be a duration of a minute or more, such as 24h"
+		}
+	case "retain-bytes":
+		if _, ok := bytesOf(v.value); !ok && v.value != "" {
+			return v.value, "must be a number of bytes, such as 500MiB or 2GiB"
+		}
+	case "retain-epochs":
+		if n, err := strconv.ParseInt(v.value, 10, 64); (err != nil || n < 0) && v.value != "" {
+			return v.value, "must be a number of epochs, 0 for no limit"
+		}
+	}
+	return "", ""
+}
+
+// bytesOf reads a number of bytes, above 0.
+func bytesOf(text string) (int64, bool) {
+	unit := int64(1)
+	for suffix, u := range map[string]int64{"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40} {
+		if number, ok := strings.CutSuffix(text, suffix); ok {
+			text, unit = number, u
+		}
+	}
+	n, err := strconv.ParseInt(strings.TrimSpace(text), 10, 64)
+	return n * unit, err == nil && n > 0 && n <= (1<<62)/unit
 }
 
 func isPort(s string) bool {
@@ -179,6 +216,9 @@ func (s settings) agentConfig() agent.Config {
 		Syncs:     s.pulls,
 		Version:   programVersion(),
 	}
+	cfg.Retain.For, _ = time.ParseDuration(s.get("retain-for"))
+	cfg.Retain.Bytes, _ = bytesOf(s.get("retain-bytes"))
+	cfg.Retain.Epochs, _ = strconv.ParseInt(s.get("retain-epochs"), 10, 64)
 	cfg.Backups.Dir = s.get("backup-dir")
 	cfg.Backups.Every, _ = time.ParseDuration(s.get("backup-every")) // both were checked; empty is 0
 	cfg.Backups.Keep, _ = strconv.Atoi(s.get("backup-keep"))
@@ -198,13 +238,14 @@ func (s settings) print(w io.Writer) {
 	shown := map[string]string{
 		"socket":    filepath.Join(s.get("data"), "gus.sock"),
 		"advertise": "where they see it", "seeds": "none more",
+		"retain-bytes": "a tenth of the disk", "retain-epochs": "no limit",
 		"backup-every": "never", "backup-dir": "nowhere",
 	}
 	for _, v := range s.all {
-		fmt.Fprintf(w, "  %-12s  %s  (%s)\n", v.name, cmp.Or(v.value, shown[v.name]), v.from)
+		fmt.Fprintf(w, "  %-13s  %s  (%s)\n", v.name, cmp.Or(v.value, shown[v.name]), v.from)
 	}
 	for i, p := range s.pulls {
-		fmt.Fprintf(w, "  %-12s  %s  (%s)\n", "sync", describePull(p), s.file.place(fmt.Sprintf("sync.%d", i)))
+		fmt.Fprintf(w, "  %-13s  %s  (%s)\n", "sync", describePull(p), s.file.place(fmt.Sprintf("sync.%d", i)))
 	}
 }
 

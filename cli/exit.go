@@ -66,6 +66,7 @@ func exitCode(err error) int {
 		{client.ErrUnknownOutcome, exitUnknown},
 		{errUsage, exitUsage},
 		{client.ErrNotFound, exitNotFound},
+		{client.ErrNoEpoch, exitNotFound},
 		{client.ErrNoQuorum, exitNoQuorum},
 		{client.ErrNotSent, exitNoQuorum},
 		{errNotCompared, exitNoQuorum},

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -23,20 +24,38 @@ type fakeStore struct {
 	keys   map[string][]byte
 	fails  map[string]error
 	writes int
+
+	then  map[string][]byte        // as it was in its one epoch
+	limit int                      // of a page; 0: 3
+	wrote func(writes int)         // nil, or called after each write, under mu
+	list  func(after string) error // nil, or called before each page, under mu
 }
+
+// fakeEpoch is the number of the one epoch of a fakeStore.
+const fakeEpoch = "7"
 
 func (s *fakeStore) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, _ := io.ReadAll(r.Body)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	key := strings.TrimPrefix(r.URL.Path, "/v1/kv/")
-	err := s.fails[key]
+	key, query := strings.TrimPrefix(r.URL.Path, "/v1/kv/"), r.URL.Query()
+	err, keys := s.fails[key], s.keys
+	if query.Has("epoch") {
+		keys = s.then
+	}
 	switch {
+	case query.Has("epoch") && query.Get("epoch") != fakeEpoch:
+		err = client.ErrNoEpoch
 	case r.URL.Path == "/v1/kv":
-		s.page(w, r.URL.Query().Get("prefix"), r.URL.Query().Get("after"))
-		return
+		if s.list != nil {
+			err = s.list(query.Get("after"))
+		}
+		if err == nil {
+			s.page(w, keys, query.Get("prefix"), query.Get("after"))
+			return
+		}
 	case r.Method == http.MethodGet:
-		if v, ok := s.keys[key]; ok {
+		if v, ok := keys[key]; ok {
 			w.Write(v)
 			return
 		}
@@ -47,6 +66,9 @@ func (s *fakeStore) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		if r.Method == http.MethodDelete {
 			delete(s.keys, key)
 		}
+		if s.wrote != nil {
+			s.wrote(s.writes)
+		}
 	}
 	if err != nil {
 		status, code := client.Code(err)
@@ -55,18 +77,18 @@ func (s *fakeStore) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-func (s *fakeStore) page(w io.Writer, prefix, after string) {
-	const limit = 3
+func (s *fakeStore) page(w io.Writer, of map[string][]byte, prefix, after string) {
+	limit := cmp.Or(s.limit, 3)
 	p := client.Page{Entries: []client.Entry{}}
 	var keys []string
-	for k := range s.keys {
+	for k := range of {
 		if strings.HasPrefix(k, prefix) && k > after {
 			keys = append(keys, k)
 		}
 	}
 	slices.Sort(keys)
 	for _, k := range keys[:min(limit, len(keys))] {
-		p.Entries = append(p.Entries, client.Entry{Key: k, Size: len(s.keys[k])})
+		p.Entries = append(p.Entries, client.Entry{Key: k, Size: len(of[k]), Version: client.Version(of[k])})
 	}
 	if len(keys) > limit {
 		p.Next = keys[limit-1]
@@ -77,9 +99,15 @@ func (s *fakeStore) page(w io.Writer, prefix, after string) {
 // with runs a command against the store.
 func (s *fakeStore) with(t *testing.T, in string, args ...string) (out, errs string, err error) {
 	t.Helper()
+	return s.within(t, t.Context(), in, args...)
+}
+
+// within is with, until ctx ends.
+func (s *fakeStore) within(t *testing.T, ctx context.Context, in string, args ...string) (out, errs string, err error) {
+	t.Helper()
 	var o, e lockedBuffer
 	a := &app{in: strings.NewReader(in), out: &o, err: &e}
-	err = a.run(t.Context(), slices.Concat(args[:1], []string{"--socket", startFake(t, s)}, args[1:]))
+	err = a.run(ctx, slices.Concat(args[:1], []string{"--socket", startFake(t, s)}, args[1:]))
 	return o.String(), e.String(), err
 }
 

@@ -56,6 +56,29 @@ func (t *tally) verdict(all int, ctx context.Context) error {
 	if !t.failed() && t.begun == all {
 		return nil
 	}
+	if !t.failed() {
+		return fmt.Errorf("interrupted: %s: %w", t.said(all), context.Cause(ctx))
+	}
+	err := fmt.Errorf("%s %d, %s: %w; %s", t.unit, t.first.number, printable(t.first.key), t.first.err, t.said(all))
+	if len(t.unknown) > 0 && !errors.Is(err, client.ErrUnknownOutcome) {
+		return unknownToo{err}
+	}
+	return err
+}
+
+// ended is the verdict where what is to be written was found meanwhile, which has ended with err.
+func (t *tally) ended(all int, err error, ctx context.Context) error {
+	switch {
+	case err == nil || t.failed():
+		return t.verdict(all, ctx)
+	case ctx.Err() != nil:
+		return fmt.Errorf("interrupted: %s: %w", t.said(all), context.Cause(ctx))
+	}
+	return fmt.Errorf("%w; %s", err, t.said(all))
+}
+
+// said tells how many have which outcome.
+func (t *tally) said(all int) string {
 	parts := []string{fmt.Sprintf("%s %s", thousands(t.done), t.what)}
 	if t.same > 0 {
 		parts = append(parts, thousands(t.same)+" the same already")
@@ -69,15 +92,7 @@ func (t *tally) verdict(all int, ctx context.Context) error {
 	if left := all - t.begun; left > 0 {
 		parts = append(parts, fmt.Sprintf("the last %s not tried", thousands(left)))
 	}
-	said := strings.Join(parts, ", ") + ": it may be run again"
-	if !t.failed() {
-		return fmt.Errorf("interrupted: %s: %w", said, context.Cause(ctx))
-	}
-	err := fmt.Errorf("%s %d, %s: %w; %s", t.unit, t.first.number, printable(t.first.key), t.first.err, said)
-	if len(t.unknown) > 0 && !errors.Is(err, client.ErrUnknownOutcome) {
-		return unknownToo{err}
-	}
-	return err
+	return strings.Join(parts, ", ") + ": it may be run again"
 }
 
 // unknownToo is an error of a run in which the outcome of some other write is unknown.

@@ -138,8 +138,11 @@ func (a *app) getCommand() *cli.Command {
 		Usage:     "read a key",
 		ArgsUsage: "KEY",
 		Description: "Prints the value's bytes and nothing else: that of the last write that was complete, at\n" +
-			"whatever site. With --local it asks nobody and may be stale.",
-		Flags: clientFlags(&cli.BoolFlag{Name: "local", Usage: "what this site knows; may be stale"}),
+			"whatever site. With --local it asks nobody and may be stale. With --epoch, --at, --ago or --version it reads\n" +
+			"what this site has of the past (`gus history`).",
+		Flags: clientFlags(append(pastFlags(),
+			&cli.StringFlag{Name: "version", Usage: "the `VERSION` that gus history shows"},
+			&cli.BoolFlag{Name: "local", Usage: "what this site knows; may be stale"})...),
 		Action: func(c *cli.Context) error {
 			if err := wantArgs(c, 1, 1); err != nil {
 				return err
@@ -150,9 +153,10 @@ func (a *app) getCommand() *cli.Command {
 }
 
 func (a *app) get(c *cli.Context, cl *client.Client) error {
-	key, read, local := c.Args().First(), cl.Get, c.Bool("local")
-	if local {
-		read = cl.GetLocal
+	key, local := c.Args().First(), c.Bool("local")
+	read, err := a.reader(c, cl)
+	if err != nil {
+		return err
 	}
 	r, err := read(c.Context, key)
 	a.aged()(r.Age) // also where the copy has no such key
@@ -174,6 +178,30 @@ func (a *app) get(c *cli.Context, cl *client.Client) error {
 		o.Newer, o.Pending = &r.Newer, &r.Pending
 	}
 	return a.printJSON(o)
+}
+
+// reader returns how a get reads: now, here, or in the past.
+func (a *app) reader(c *cli.Context, cl *client.Client) (func(context.Context, string) (client.Result, error), error) {
+	version := c.String("version")
+	past, err := pastOf(c, cl)
+	epoch := past.Number
+	switch {
+	case err != nil:
+		return nil, err
+	case c.IsSet("version") && version == "":
+		return nil, usage("get: --version is empty: `gus history` shows versions")
+	case c.Bool("local") && (epoch > 0 || version != ""), epoch > 0 && version != "":
+		return nil, usage("get: one of --local, --version, and --epoch, --at or --ago")
+	case epoch > 0:
+		return func(ctx context.Context, key string) (client.Result, error) { return cl.GetAt(ctx, key, epoch) }, nil
+	case version != "":
+		return func(ctx context.Context, key string) (client.Result, error) {
+			return cl.GetVersion(ctx, key, client.Version(version))
+		}, nil
+	case c.Bool("local"):
+		return cl.GetLocal, nil
+	}
+	return cl.Get, nil
 }
 
 func (a *app) deleteCommand() *cli.Command {

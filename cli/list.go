@@ -21,11 +21,12 @@ func (a *app) listCommand() *cli.Command {
 		Description: "Prints the keys that begin with PREFIX, all of them without one, in order, one a line. It is no\n" +
 			"snapshot across keys: each is as `gus get` would have shown it during the listing. With --local\n" +
 			"it asks nobody, and may be stale and lack keys. On a terminal, keys with characters that do not\n" +
-			"print are quoted. --timeout is for each page of 1,000 keys.",
-		Flags: clientFlags(
+			"print are quoted. With --epoch, --at or --ago it prints what this site knew then: a snapshot, as far as this site\n" +
+			"had heard. --timeout is for each page of 1,000 keys.",
+		Flags: clientFlags(append(pastFlags(),
 			&cli.BoolFlag{Name: "long", Aliases: []string{"l"}, Usage: "also size, time (UTC), writing site and version"},
 			&cli.BoolFlag{Name: "local", Usage: "what this site knows; may be stale"},
-		),
+		)...),
 		Action: func(c *cli.Context) error {
 			if err := wantArgs(c, 0, 1); err != nil {
 				return err
@@ -36,6 +37,14 @@ func (a *app) listCommand() *cli.Command {
 }
 
 func (a *app) list(c *cli.Context, cl *client.Client) error {
+	past, err := pastOf(c, cl)
+	if err != nil {
+		return err
+	}
+	epoch := past.Number
+	if epoch > 0 && c.Bool("local") {
+		return usage("list: --local, or --epoch, --at or --ago, not both")
+	}
 	out := bufio.NewWriter(a.out)
 	p := lister{out: out, show: func(key string) string { return key }}
 	if isTerminal(a.out) {
@@ -49,7 +58,7 @@ func (a *app) list(c *cli.Context, cl *client.Client) error {
 		print = p.long
 	}
 	var failed error
-	l := client.Listing{Prefix: c.Args().First(), Local: c.Bool("local"), Timeout: c.Duration("timeout"), Aged: a.aged()}
+	l := client.Listing{Prefix: c.Args().First(), Local: c.Bool("local"), Epoch: epoch, Timeout: c.Duration("timeout"), Aged: a.aged()}
 	for e, err := range cl.List(c.Context, l) {
 		if err == nil {
 			err = print(e)

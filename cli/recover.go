@@ -18,7 +18,8 @@ func (a *app) recoverCommand() *cli.Command {
 		Description: "For the day when so many voters are lost, with their disks, that no quorum can ever answer again. It says\n" +
 			"what this site holds and what may be lost: writes that others acknowledged and this site has not seen. Then it makes a\n" +
 			"new cluster, whose only voter is this site, with all that it holds. The old identity and database are kept\n" +
-			"aside in the data directory. It asks the other voters first, and refuses where a quorum answers.\n\n" +
+			"aside in the data directory, and with it the history: that of the new cluster begins with these keys. It asks\n" +
+			"the other voters first, and refuses where a quorum answers.\n\n" +
 			"Run it at one site only, the one that holds the most, and take the others' old data out of the way: they\n" +
 			"belong to another cluster then, and are told so where they meet this site. An observer can be recovered, too.",
 		Flags: []cli.Flag{

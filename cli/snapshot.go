@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/urfave/cli/v2"
@@ -41,7 +42,8 @@ func (a *app) snapshotSaveCommand() *cli.Command {
 		ArgsUsage: "FILE",
 		Description: "Saves what this site holds: from the agent, or from the data directory where none runs. It is one\n" +
 			"state: all that this site had saved when the command began, and so each write that was done through it. The\n" +
-			"file is written aside, synced, read back, and only then has its name; one that is there is not replaced without --force.",
+			"file is written aside, synced, read back, and only then has its name; one that is there is not replaced without --force.\n" +
+			"It has the newest write of each key: the history (`gus history`) is not in it.",
 		Flags: clientFlags(&cli.BoolFlag{Name: "force", Usage: "replace the file, once the new one is good"}),
 		Action: func(c *cli.Context) error {
 			if err := wantSnapshotArgs(c, 1, 1); err != nil {
@@ -147,7 +149,7 @@ func (a *app) snapshotListCommand() *cli.Command {
 		Name:      "list",
 		Usage:     "list the epochs of this site, or the backups in a directory",
 		ArgsUsage: "[DIR]",
-		Description: "Without DIR it lists the epochs that the agent remembers, the newest last, with how many keys each has\n" +
+		Description: "Without DIR it lists the epochs that can be read, the newest thousand, the newest last, with how many keys each has\n" +
 			"changed. With DIR it lists the backups there, by what their two ends say: `gus snapshot verify` reads all of one.",
 		Flags: clientFlags(),
 		Action: func(c *cli.Context) error {
@@ -194,13 +196,15 @@ func (a *app) listBackups(c *cli.Context) error {
 }
 
 func (a *app) listEpochs(c *cli.Context, cl *client.Client) error {
-	epochs, err := cl.PastEpochs(c.Context)
+	page, err := within(c.Context, c.Duration("timeout"), func(ctx context.Context) (client.Epochs, error) { return cl.Epochs(ctx, 0) })
 	if err != nil {
 		return err
 	}
+	epochs := page.Epochs
+	slices.Reverse(epochs)
 	const format = "%-12s  %-19s  %10s\n"
 	if !c.Bool("json") && len(epochs) > 0 {
-		fmt.Fprintf(a.out, format, "EPOCH", "BEGUN (UTC)", "CHANGED")
+		fmt.Fprintf(a.out, format, "EPOCH", "UP TO (UTC)", "CHANGED")
 	}
 	for _, e := range epochs {
 		if c.Bool("json") {

@@ -18,7 +18,8 @@ func (a *app) snapshotRestoreCommand() *cli.Command {
 		ArgsUsage: "FILE",
 		Description: "With --name it makes, in the absent or empty data directory, the only site of a new cluster with the keys\n" +
 			"of the backup: all or nothing. `gus token` and `gus join` then let other sites in. What remains of the cluster\n" +
-			"that the backup is of has nothing to do with it.\n\n" +
+			"that the backup is of has nothing to do with it. A backup has no history (`gus history`): that of the new cluster begins\n" +
+			"with these keys.\n\n" +
 			"With --into it writes the keys through the agent, as new writes: each below the given prefix, at its\n" +
 			"own place with --into ''. --prefix chooses which of them. Keys that are not in the backup stay, and so do\n" +
 			"those below _gus/, which are the system's. It asks whether to, and where nobody can be asked it wants --yes. If it\n" +

@@ -82,7 +82,8 @@ func printStatus(w io.Writer, s client.Status, now time.Time) {
 	if s.Backups != nil {
 		fmt.Fprintf(w, "backups  %s\n", backupLine(*s.Backups, now))
 	}
-	fmt.Fprintf(w, "epoch    %s\n\n", epochLine(s.Epoch, now))
+	fmt.Fprintf(w, "epoch    %s\n", epochLine(s.Epoch, now))
+	fmt.Fprintf(w, "history  %s\n\n", historyLine(s.Past, now))
 	printMembers(w, s.Members, now)
 	for _, warning := range s.Warnings {
 		fmt.Fprint(w, "\n", wrap("warning: "+warning.Text, "  "))
@@ -210,6 +211,14 @@ func epochLine(e client.Epoch, now time.Time) string {
 		line += "; HELD UP: the disk is full"
 	}
 	return line
+}
+
+// historyLine says what can be read of the past.
+func historyLine(p client.PastStatus, now time.Time) string {
+	if p.Epochs == 0 {
+		return "none yet"
+	}
+	return fmt.Sprintf("%s back to %d, %s old; %s of older versions", count(int(p.Epochs), "epoch"), p.Oldest, ago(p.Since, now), size(p.Bytes))
 }
 
 func quorumLine(s client.Status, now time.Time) string {

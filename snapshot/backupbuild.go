@@ -46,9 +46,8 @@ func Build(dir, cluster string, entries iter.Seq2[Entry, error]) (err error) {
 // fillIn puts the entries into an empty database, as one epoch of one save.
 func fillIn(conn *sql.Conn, path string, entries iter.Seq2[Entry, error]) error {
 	ctx := context.Background()
-	index := schema[len(schema)-1]
-	// One that is made of all rows at once is sorted first.
-	for _, text := range []string{"PRAGMA cache_size = -65536", "BEGIN IMMEDIATE", "DROP INDEX changed"} {
+	// An index that is made of all rows at once is sorted first.
+	for _, text := range []string{"PRAGMA cache_size = -65536", "BEGIN IMMEDIATE", "DROP INDEX changed", "DROP INDEX keys"} {
 		if _, err := conn.ExecContext(ctx, text); err != nil {
 			return err
 		}
@@ -61,7 +60,7 @@ func fillIn(conn *sql.Conn, path string, entries iter.Seq2[Entry, error]) error 
 	if err := errors.Join(err, st.close()); err != nil {
 		return err
 	}
-	for _, text := range []string{index, "COMMIT"} {
+	for _, text := range []string{changedIndex, keysIndex, "COMMIT"} {
 		if _, err := conn.ExecContext(ctx, text); err != nil {
 			return err
 		}
@@ -87,8 +86,9 @@ func fillRecords(st *statements, entries iter.Seq2[Entry, error]) error {
 			return err
 		}
 		number, key := split(placeOf(e.Key))
-		sum := recordSum(key, p.seq, p.number, body.Bytes())
-		if _, err := st.recordPut.Exec(number, key, int64(p.seq), p.number, sum, body.Bytes()); err != nil {
+		epoch := int64(sinceOf(p.number, true))
+		sum := recordSum(key, p.seq, epoch, body.Bytes())
+		if _, err := st.recordAdd.Exec(number, key, int64(p.seq), epoch, sum, body.Bytes()); err != nil {
 			return err
 		}
 		part := &p.parts[number]
@@ -101,6 +101,9 @@ func fillRecords(st *statements, entries iter.Seq2[Entry, error]) error {
 		if err := s.leavePart(&p, number, true); err != nil {
 			return err
 		}
+	}
+	if err := s.putMoment(&p); err != nil {
+		return err
 	}
 	return s.putPass(&p)
 }

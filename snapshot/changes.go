@@ -11,6 +11,11 @@ import (
 type change struct {
 	place   string
 	records []register.Record // a full one at most, and that the first; then marks
+
+	// What was settled and then replaced: a write, or else the tag of one that stands in the
+	// older record, which marks have settled.
+	settled *register.Write
+	marked  register.Tag
 }
 
 // changes are what a part of the log says, by place.
@@ -37,11 +42,42 @@ func (c changes) add(place string, r register.Record) string {
 		c[place] = ch
 	}
 	if !r.IsMark() {
+		ch.replaced(r.Cur.Tag)
 		ch.records = ch.records[:0]
 	}
 	ch.records = append(ch.records, r)
 	return ch.place
 }
+
+// replaced takes note of what is settled of the records so far, which one of that tag
+// replaces.
+func (ch *change) replaced(tag register.Tag) {
+	if len(ch.records) == 0 {
+		return
+	}
+	first := ch.records[0]
+	if first.IsMark() {
+		for _, mark := range ch.records {
+			if isSettled(mark) {
+				ch.marked = mark.Mark
+			}
+		}
+		return
+	}
+	if first.Cur.Tag == tag {
+		return
+	}
+	for _, mark := range ch.records[1:] {
+		first = register.Fold(first, mark)
+	}
+	if isSettled(first) {
+		ch.settled = &first.Cur
+	}
+}
+
+// isSettled says whether the write of a record, or the one that a mark means, will never be
+// another.
+func isSettled(r register.Record) bool { return r.Cur.Decided || r.Readable }
 
 // inOrder returns the changes by place.
 func (c changes) inOrder() []*change {

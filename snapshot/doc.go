@@ -11,6 +11,7 @@
 //	parts    how many those are in each partition, and what their sums add up to
 //	passes   how far the log is folded: the newest complete pass and the one under way
 //	epochs   what passes have changed, by partition
+//	versions what passes have superseded, and timeline the epochs that can be read
 //	cursors  how far this voter has read other voters' databases
 //
 // The log is what "durable" means. It is appended to, so that a save costs one
@@ -96,9 +97,18 @@
 // write, the voter's promises, is not in it: they bind this voter in this
 // cluster, and Build makes a database of a new one, in which nobody has promised anything.
 //
-// # Room for versions
+// # Versions
 //
-// Each record carries the epoch that wrote it, and what it replaces is still
-// there in the transaction that replaces it (foldKey): a table of superseded
-// versions can be written there.
+// A pass moves what it supersedes into versions, in the transaction that supersedes it, so
+// that no crash loses or doubles any. Only settled writes are versions, of each key one an
+// epoch. The current ones stay in the records: to keep the past costs nothing that
+// is not in it. history.go says how they are kept, compact.go how they go.
+//
+// The table is ordered by the epoch that has superseded a version, not by key: then
+// passes write at its end, and compaction deletes at its beginning. An index finds those of
+// a key, and proves nothing: the versions of a key follow each other without a gap, and the sum of the
+// oldest row of all says that nothing was before it, so that one that a wrong bit hides is missed.
+// Compaction is done as passes are, in small steps that give way to saves, each
+// hundred epochs, or sooner where the history is over its bytes. What it leaves free is used again: the file does not
+// become smaller, and no page is moved.
 package snapshot

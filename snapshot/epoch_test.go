@@ -161,12 +161,14 @@ func TestCrashAfterEachTransaction(t *testing.T) {
 		}
 		last = s.Last()
 		mustEqual(t, recovered(t, s.Records()), replayed(last))
+		mustRemember(t, s.Store, 2)
 		if i%every == 0 {
 			mustShow(t, s.Store, m)
 			s.end(t)
 			s = begin(t, crash, small)
 			s.fill(t, last+1, last+12)
 			mustEqual(t, recovered(t, s.Records()), replayed(last+12))
+			mustRemember(t, s.Store, 5)
 			mustShow(t, s.Store, m)
 		}
 		s.end(t)

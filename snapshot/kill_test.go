@@ -67,6 +67,7 @@ func TestKill(t *testing.T) {
 		last, boot = s.Last(), s.Boot()
 		mustEqual(t, recovered(t, s.Records()), replayed(last))
 		mustShow(t, s.Store, modelled(last))
+		mustRemember(t, s.Store, 5)
 		if c := s.Cursors()["peer"]; last > 2 && c.Seq < last-2 || c.Seq > last {
 			t.Fatalf("round %d: the cursor is %+v after save %d", round, c, last)
 		}

@@ -49,7 +49,7 @@ func verify(tx *sql.Tx, path, cluster string) (id string, err error) {
 
 // verifySchema compares the tables with those that we make: a wrong bit in a
 // definition could make another one of it.
-func verifySchema(tx *sql.Tx, path string) (err error) {
+func verifySchema(tx *sql.Tx, path string) error {
 	for _, text := range schema {
 		var n int
 		if err := tx.QueryRow("SELECT count(*) FROM sqlite_schema WHERE sql = ?", text).Scan(&n); err != nil {

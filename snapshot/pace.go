@@ -105,7 +105,7 @@ func (s *Store) deadline() (at time.Time, due bool) {
 		}
 	}
 	switch {
-	case s.pass.begun || s.over():
+	case s.pass.begun || s.over() || s.history.due():
 		earliest(s.nextStep)
 	case !s.epochDue.IsZero():
 		earliest(s.epochDue)
@@ -122,6 +122,13 @@ func (s *Store) perform(now time.Time) {
 		s.settle("save cursors", s.transact(func() error { return nil }))
 		return
 	}
+	folds := s.pass.begun || s.over() || !s.epochDue.IsZero() && !s.epochDue.After(now)
+	if s.history.due() && (!folds || !s.history.turn) {
+		s.history.turn = true
+		s.compactSome()
+		return
+	}
+	s.history.turn = false
 	s.foldSome()
 }
 

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"time"
 
+	sqlite3 "modernc.org/sqlite/lib"
+
 	"gus/register"
 )
 
@@ -23,9 +25,11 @@ type pass struct {
 	position string       // place of the last key that is folded
 
 	// What follows is not saved with the pass.
-	begun      bool      // and not ended: rows are to be folded or dropped
-	rows, size int64     // of the log, up to target
-	changes    []*change // to be written, by place
+	begun      bool          // and not ended: rows are to be folded or dropped
+	rows, size int64         // of the log, up to target
+	ran        time.Duration // for how long the database was in use in all: see moment
+	past       int64         // bytes of what it has superseded so far
+	changes    []*change     // to be written, by place
 	parts      [register.Partitions]part
 	marked     [register.Partitions]mark // of the epochs that have a row of their own, the last
 }
@@ -56,7 +60,7 @@ func (p *pass) complete() bool { return p.position == end }
 // beginPass makes all that is in the log the next epoch. Nothing is written
 // yet: an epoch of which nothing was written never was.
 func (s *Store) beginPass() {
-	now := time.Now().UnixMilli()
+	now := s.opts.now().UnixMilli()
 	last := s.nextID - 1
 	s.pass = pass{
 		number:  max(s.pass.number+1, now/max(1, s.opts.Epoch.Milliseconds())),
@@ -68,6 +72,7 @@ func (s *Store) beginPass() {
 		rows:    s.logRows.Load(),
 		size:    s.logBytes.Load(),
 		changes: s.changes.inOrder(),
+		ran:     s.history.ran(),
 		parts:   s.pass.parts,
 		marked:  s.pass.marked,
 	}
@@ -115,16 +120,21 @@ func (s *Store) foldKeys() error {
 				return err
 			}
 		}
+		if err := s.putMoment(&p); err != nil {
+			return err
+		}
 		return s.putPass(&p)
 	})
 	if err != nil {
 		return err
 	}
+	s.history.bytes += p.past - s.pass.past
 	clear(s.pass.changes[:done]) // the array stays, let what it held be freed
 	s.pass = p
 	s.owed -= int64(done)
 	if p.complete() {
 		s.forget(p.seq)
+		s.counted(p.number)
 	}
 	s.show()
 	return nil
@@ -132,56 +142,65 @@ func (s *Store) foldKeys() error {
 
 // foldKey writes the current record of a key and returns its size. Its number in
 // the order of changes is that of the pass: a pass writes, and the next one
-// takes out, what is neighbours in the index. The record that it replaces is still there: this is where a history would keep it.
+// takes out, what is neighbours in the index. What it supersedes goes into the history.
 func (s *Store) foldKey(p *pass, c *change) (size int64, err error) {
-	var older register.Record
-	var sum int64
-	var found bool
 	number, key := split(c.place)
-	if c.records[0].IsMark() {
-		if older, sum, found, err = s.current(number, key); err != nil || !found {
-			return 0, err // a mark on nothing says nothing
-		}
-	} else {
-		err = s.statements.recordSum.QueryRow(number, key).Scan(&sum)
-		if found = err == nil; !found && !errors.Is(err, sql.ErrNoRows) {
-			return 0, err
-		}
+	older, found, err := s.current(number, key)
+	if err != nil || !found && c.records[0].IsMark() {
+		return 0, err // a mark on nothing says nothing
+	}
+	newer := c.foldOver(older.Record)
+	epoch, err := s.supersede(p, c, older, newer)
+	if err != nil {
+		return 0, err
 	}
 	s.body.Reset()
-	if err := s.codec.append(&s.body, c.foldOver(older)); err != nil {
+	if err := s.codec.append(&s.body, newer); err != nil {
 		return 0, err
 	}
 	body := s.body.Bytes()
-	part := &p.parts[number]
+	part, put := &p.parts[number], s.statements.recordPut
 	if found {
-		part.digest -= sum
+		part.digest -= older.sum
 	} else {
 		part.keys++
+		put = s.statements.recordAdd
 	}
-	sum = recordSum(key, p.seq, p.number, body)
+	sum := recordSum(key, p.seq, int64(epoch), body)
 	part.digest += sum
 	p.keys, p.partKeys = p.keys+1, p.partKeys+1
-	_, err = s.statements.recordPut.Exec(number, key, int64(p.seq), p.number, sum, body)
+	_, err = put.Exec(number, key, int64(p.seq), int64(epoch), sum, body)
+	if code, ok := resultCode(err); ok && code == sqlite3.SQLITE_CONSTRAINT {
+		err = damaged(s.path, "the record of %q: %v", key, errHidden)
+	}
 	return int64(len(body)), err
 }
 
-// current returns the current record of a key, as folded so far, and its sum.
-func (s *Store) current(part int64, key []byte) (r register.Record, sum int64, ok bool, err error) {
+// errHidden says that a record is there and was not found: a page has gone bad since the start.
+var errHidden = errors.New("its page does not lead to it")
+
+// folded is a current record with what its row says of it.
+type folded struct {
+	register.Record
+	epoch since // 0: there is no such record
+	sum   int64
+}
+
+// current returns the current record of a key, as folded so far.
+func (s *Store) current(part int64, key []byte) (f folded, ok bool, err error) {
 	var seq register.Seq
-	var epoch int64
 	var body []byte
-	err = s.statements.recordGet.QueryRow(part, key).Scan(&seq, &epoch, &sum, &body)
+	err = s.statements.recordGet.QueryRow(part, key).Scan(&seq, &f.epoch, &f.sum, &body)
 	if errors.Is(err, sql.ErrNoRows) {
-		return r, 0, false, nil
+		return f, false, nil
 	}
 	if err != nil {
-		return r, 0, false, err
+		return f, false, err
 	}
-	if err := s.codec.openRecord(new(plain), &r, key, seq, epoch, sum, body); err != nil {
-		return r, 0, false, damaged(s.path, "the record of %q: %v", key, err)
+	if err := s.codec.openRecord(new(plain), &f.Record, key, seq, int64(f.epoch), f.sum, body); err != nil {
+		return f, false, damaged(s.path, "the record of %q: %v", key, err)
 	}
-	return r, sum, true, nil
+	return f, true, nil
 }
 
 // leavePart marks, where the last change of a partition was written, the epoch
@@ -260,16 +279,23 @@ func (s *Store) dropRows() error {
 // answer: if the disk is full, it is tried again; any other failure is reported
 // with the next save.
 func (s *Store) foldSome() {
-	begun, easy := time.Now(), s.easy()
+	s.step("make an epoch", s.foldStep)
+}
+
+func (s *Store) foldStep() error {
 	if !s.pass.begun {
 		s.beginPass()
 	}
-	var err error
 	if len(s.pass.changes) > 0 {
-		err = s.foldKeys()
-	} else {
-		err = s.dropRows()
+		return s.foldKeys()
 	}
+	return s.dropRows()
+}
+
+// step does something that no save waits for, and leaves saves their time after it.
+func (s *Store) step(what string, does func() error) {
+	begun, easy := time.Now(), s.easy()
+	err := does()
 	s.nextStep = time.Time{}
 	if now := time.Now(); easy {
 		s.nextStep = now.Add(easyPace * now.Sub(begun))
@@ -277,5 +303,5 @@ func (s *Store) foldSome() {
 		s.nextStep = now.Add(pace * now.Sub(begun))
 	}
 	s.saving = false
-	s.settle("make an epoch", err)
+	s.settle(what, err)
 }

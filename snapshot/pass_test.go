@@ -13,7 +13,7 @@ import (
 // nothing is lost or older than it should be.
 func TestLogIsBounded(t *testing.T) {
 	dir := freshDir(t)
-	s := begin(t, dir, small)
+	s := beginWith(t, dir, Options{bounds: small, Retain: Retention{Epochs: 10}})
 	var size int64
 	for seq := register.Seq(1); seq <= 1000; seq++ {
 		must(t, s.save(seq, workload(seq)))

@@ -34,7 +34,7 @@ func (s *Store) inspectOn(conn *sql.Conn) error {
 	if err := s.check(tx); err != nil {
 		return err
 	}
-	for _, load := range []func(*sql.Tx) error{s.loadMeta, s.loadPasses, s.loadEpochs, s.loadStarts, s.loadCursors, s.loadLog} {
+	for _, load := range []func(*sql.Tx) error{s.loadMeta, s.loadPasses, s.loadEpochs, s.loadStarts, s.loadCursors, s.loadLog, s.loadTimeline} {
 		if err := load(tx); err != nil {
 			return err
 		}

@@ -25,8 +25,7 @@ const schemaVersion = 1
 // save; a large save has several rows. body is a CBOR sequence of records in
 // log, and one record in records. passes has the newest complete pass and the
 // one under way (the type pass), epochs has what passes changed in partitions,
-// parts what a partition's records come to. The index is what Changes reads:
-// it covers it, so that no body is read.
+// parts what a partition's records come to. For versions and timeline see history.go.
 var schema = []string{
 	`CREATE TABLE meta (
 	name  TEXT PRIMARY KEY,
@@ -86,8 +85,40 @@ var schema = []string{
 	body  BLOB NOT NULL,
 	PRIMARY KEY (part, key)
 ) STRICT, WITHOUT ROWID`,
-	`CREATE INDEX changed ON records (seq, part, key, sum)`,
+	changedIndex,
+	keysIndex,
+	`CREATE TABLE versions (
+	until   INTEGER NOT NULL,
+	part    INTEGER NOT NULL,
+	key     BLOB NOT NULL,
+	epoch   INTEGER NOT NULL,
+	ts      INTEGER NOT NULL,
+	owner   INTEGER NOT NULL,
+	deleted INTEGER NOT NULL,
+	sum     INTEGER NOT NULL,
+	value   BLOB NOT NULL,
+	PRIMARY KEY (until, part, key)
+) STRICT, WITHOUT ROWID`,
+	`CREATE INDEX of_key ON versions (part, key, until)`,
+	`CREATE TABLE timeline (
+	number INTEGER PRIMARY KEY,
+	seq    INTEGER NOT NULL,
+	time   INTEGER NOT NULL,
+	ran    INTEGER NOT NULL,
+	keys   INTEGER NOT NULL,
+	bytes  INTEGER NOT NULL,
+	sum    INTEGER NOT NULL
+) STRICT`,
 }
+
+// changedIndex is what Changes reads: it covers that, so that no body is read.
+const changedIndex = `CREATE INDEX changed ON records (seq, part, key, sum)`
+
+// keysIndex has the keys of the records once more: whoever looks for records while the database is open
+// looks there as well, so that a page of either that has gone bad hides none (past.go), and a
+// pass takes no record for a new one (pass.go). A change of a record leaves it as it is. Where
+// rows are looked up by it, SQLite would take it first: they say NOT INDEXED, which leaves the table's own order.
+const keysIndex = `CREATE UNIQUE INDEX keys ON records (part, key)`
 
 // connect opens the one connection of a handle of its own on the database at
 // path, with further parameters of the driver.

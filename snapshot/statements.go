@@ -11,16 +11,20 @@ import (
 
 // statements are what the writer does all the time, prepared.
 type statements struct {
-	begin, commit, rollback         *sql.Stmt
-	logInsert, logDrop              *sql.Stmt
-	recordGet, recordSum, recordPut *sql.Stmt
-	passPut, passDrop               *sql.Stmt
-	epochPut, epochTrim             *sql.Stmt
-	partPut                         *sql.Stmt
-	startPut, startTrim             *sql.Stmt
-	cursorPut, cursorDrop           *sql.Stmt
-	metaPut                         *sql.Stmt
-	logLook, logMove                *sql.Stmt
+	begin, commit, rollback       *sql.Stmt
+	logInsert, logDrop            *sql.Stmt
+	recordGet, recordAdd          *sql.Stmt
+	recordPut                     *sql.Stmt
+	passPut, passDrop             *sql.Stmt
+	epochPut, epochTrim           *sql.Stmt
+	partPut                       *sql.Stmt
+	startPut, startTrim           *sql.Stmt
+	cursorPut, cursorDrop         *sql.Stmt
+	metaPut                       *sql.Stmt
+	versionPut, versionTake       *sql.Stmt
+	versionDrop, versionNext      *sql.Stmt
+	timePut, timeDrop, timeOldest *sql.Stmt
+	logLook, logMove              *sql.Stmt
 }
 
 // statement is one of them, and its text.
@@ -36,9 +40,9 @@ func (p *statements) all() []statement {
 		{&p.rollback, "ROLLBACK"},
 		{&p.logInsert, "INSERT INTO log (id, seq, sum, body) VALUES (?, ?, ?, ?)"},
 		{&p.logDrop, "DELETE FROM log WHERE id <= ?"},
-		{&p.recordGet, "SELECT seq, epoch, sum, body FROM records WHERE part = ? AND key = ?"},
-		{&p.recordSum, "SELECT sum FROM records WHERE part = ? AND key = ?"},
-		{&p.recordPut, "REPLACE INTO records (part, key, seq, epoch, sum, body) VALUES (?, ?, ?, ?, ?, ?)"},
+		{&p.recordGet, "SELECT seq, epoch, sum, body FROM records NOT INDEXED WHERE part = ? AND key = ?"},
+		{&p.recordAdd, "INSERT INTO records (part, key, seq, epoch, sum, body) VALUES (?, ?, ?, ?, ?, ?)"},
+		{&p.recordPut, "UPDATE records NOT INDEXED SET seq = ?3, epoch = ?4, sum = ?5, body = ?6 WHERE part = ?1 AND key = ?2"},
 		{&p.passPut, "REPLACE INTO passes (number, seq, time, keys, part_keys, target, dropped, position, sum) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"},
 		{&p.passDrop, "DELETE FROM passes WHERE number < ?"},
 		{&p.epochPut, "INSERT INTO epochs (part, number, seq, time, keys, sum) VALUES (?, ?, ?, ?, ?, ?)"},
@@ -49,6 +53,13 @@ func (p *statements) all() []statement {
 		{&p.cursorPut, "REPLACE INTO cursors (name, database, seq, sum) VALUES (?, ?, ?, ?)"},
 		{&p.cursorDrop, "DELETE FROM cursors WHERE name = ?"},
 		{&p.metaPut, metaPut},
+		{&p.versionPut, "REPLACE INTO versions (until, part, key, epoch, ts, owner, deleted, sum, value) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"},
+		{&p.versionTake, "DELETE FROM versions WHERE until = ? AND part = ? AND key = ? RETURNING epoch, ts, owner, deleted, sum, value"},
+		{&p.versionDrop, "DELETE FROM versions WHERE (until, part, key) < (?, ?, ?)"},
+		{&p.versionNext, "SELECT until, part, key FROM versions ORDER BY until, part, key LIMIT 1 OFFSET ?"},
+		{&p.timePut, "REPLACE INTO timeline (number, seq, time, ran, keys, bytes, sum) VALUES (?, ?, ?, ?, ?, ?, ?)"},
+		{&p.timeDrop, "DELETE FROM timeline WHERE number < ?"},
+		{&p.timeOldest, "SELECT number, seq, time, ran, keys, bytes, sum FROM timeline WHERE number >= ? ORDER BY number LIMIT ?"},
 		{&p.logLook, lookLog},
 		{&p.logMove, moveLog},
 	}

@@ -42,6 +42,10 @@ type Stats struct {
 	EpochKeys     int64        // that it has changed
 	EpochUnderWay bool         // a newer one is being made
 	EpochHeldUp   bool         // for want of space on the disk
+
+	OldestEpoch  uint64 // that can be read, 0 if none
+	KeptEpochs   int64  // that can be read
+	HistoryBytes int64  // about what superseded versions take of the database
 }
 
 // Stats measures s. It costs two system calls. Safe for concurrent use.
@@ -86,6 +90,9 @@ func (s *Store) show() {
 		EpochKeys:     s.whole.keys,
 		EpochUnderWay: p.number > s.whole.number,
 		EpochHeldUp:   s.held,
+		OldestEpoch:   uint64(s.history.oldest),
+		KeptEpochs:    s.history.epochs,
+		HistoryBytes:  s.history.bytes,
 	}
 	for _, part := range p.parts {
 		s.shown.stats.Records += part.keys

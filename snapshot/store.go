@@ -36,12 +36,16 @@ type Options struct {
 	// millisecond; 0: ten seconds.
 	Epoch time.Duration
 
+	// Retain says how much of the past is kept.
+	Retain Retention
+
 	// Logger is told of what nobody gets as an error. Nil: nobody is told.
 	Logger *slog.Logger
 
-	bounds    bounds        // zero: see defaultBounds
-	checkTime time.Duration // zero: see checkTime
-	committed func()        // nil, or called after each transaction of the writer
+	bounds    bounds           // zero: see defaultBounds
+	checkTime time.Duration    // zero: see checkTime
+	now       func() time.Time // the clock; nil: time.Now
+	committed func()           // nil, or called after each transaction of the writer
 }
 
 // defaultEpoch is the length of an epoch unless Options say otherwise.
@@ -105,6 +109,7 @@ type Store struct {
 	whole      pass         // the newest one that is complete
 	changes    changes      // what the log says after pass.target
 	owed       int64        // keys to fold before the next save
+	history    history      // what is kept of the past
 	broken     error        // a transaction ended with an unknown outcome
 	grown      bool         // there was a transaction since SQLite's log was looked at
 
@@ -167,6 +172,10 @@ func (o *Options) setDefaults() {
 	}
 	if o.checkTime == 0 {
 		o.checkTime = checkTime
+	}
+	o.Retain.setDefaults()
+	if o.now == nil {
+		o.now = time.Now
 	}
 	if o.Epoch == 0 {
 		o.Epoch = defaultEpoch

@@ -40,19 +40,6 @@ func (b *backup) Read(p []byte) (int, error) {
 	return n, fmt.Errorf("%w: the backup broke off: %v", ErrNotRunning, err)
 }
 
-// PastEpoch is an epoch that a site's database remembers.
-type PastEpoch struct {
-	Number uint64    `json:"number"`
-	Time   time.Time `json:"time"` // at its beginning, by the site's clock; UTC
-	Keys   int64     `json:"keys"` // that it has changed
-}
-
-// PastEpochs returns the last epochs of the agent's site that have changed something, the newest last.
-func (c *Client) PastEpochs(ctx context.Context) (epochs []PastEpoch, err error) {
-	err = c.ask(ctx, request{method: http.MethodGet, target: "/v1/snapshot/epochs"}, &epochs)
-	return epochs, err
-}
-
 // BackupSchedule is how an agent's own backups go.
 type BackupSchedule struct {
 	Dir   string    `json:"dir"`

@@ -42,6 +42,7 @@ var codes = [...]struct {
 	{ErrStopping, http.StatusServiceUnavailable, "stopping"},
 	{ErrNotSaved, http.StatusInsufficientStorage, "not_saved"},
 	{ErrTooLarge, http.StatusRequestEntityTooLarge, "too_large"},
+	{ErrNoEpoch, http.StatusNotFound, "no_epoch"},
 	{ErrRelist, http.StatusGone, "relist"},
 	{ErrRefused, http.StatusBadRequest, "refused"},
 }

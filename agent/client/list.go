@@ -7,6 +7,7 @@ import (
 	"iter"
 	"net/http"
 	"net/url"
+	"strconv"
 	"time"
 )
 
@@ -17,6 +18,8 @@ type Listing struct {
 	// Local lists what this site knows to be settled, without asking another.
 	// It may be stale, and lack keys.
 	Local bool
+	// Epoch lists what this site knew at the end of that epoch, where it is not 0.
+	Epoch uint64
 	// Timeout is that of each page. 0: five seconds.
 	Timeout time.Duration
 	// Aged is called for each page of a local listing that may be old, with its Result's
@@ -74,6 +77,9 @@ func (c *Client) page(ctx context.Context, l Listing) (Page, error) {
 	q := url.Values{"prefix": {l.Prefix}, "after": {l.After}}
 	if l.Local {
 		q.Set("local", "true")
+	}
+	if l.Epoch > 0 {
+		q.Set("epoch", strconv.FormatUint(l.Epoch, 10))
 	}
 	r, err := c.do(ctx, request{method: http.MethodGet, target: "/v1/kv?" + q.Encode()})
 	if err != nil {

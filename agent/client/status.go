@@ -25,6 +25,7 @@ type Status struct {
 	Memory    int64      `json:"memory"`     // bytes that the process has from the system
 	Disk      int64      `json:"disk"`       // bytes of the database's files
 	Epoch     Epoch      `json:"epoch"`      // what a start reads at once
+	Past      PastStatus `json:"past"`       // what can be read of the past
 	Unsettled int        `json:"unsettled"`  // keys with a write not known to be settled
 	Writes    int        `json:"writes"`     // writes under way
 	Reads     int        `json:"reads"`      // rounds of reads under way
@@ -59,6 +60,14 @@ type Epoch struct {
 	Time   time.Time `json:"time,omitzero"`    // at its beginning, by this site's clock
 	Behind uint64    `json:"behind"`           // saves after it
 	HeldUp bool      `json:"held_up,omitzero"` // the next one cannot be made: the disk is full
+}
+
+// PastStatus is what can be read of the past.
+type PastStatus struct {
+	Epochs int64     `json:"epochs"`         // how many
+	Oldest uint64    `json:"oldest"`         // of those; 0: there is none yet
+	Since  time.Time `json:"since,omitzero"` // the end of the oldest, by this site's clock
+	Bytes  int64     `json:"bytes"`          // about, of what newer versions have superseded
 }
 
 // State is how this site finds another. Nothing that the protocol decides
