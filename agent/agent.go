@@ -109,8 +109,9 @@ func (n *node) open() {
 	}
 	ask := n.loop.desk.ask
 	if n.observer != nil {
-		n.api.ask = newForwarder(n.endpoint, n.conf, n.loop.desk.stopped, n.log).ask
-		ask = n.api.ask
+		f := newForwarder(n.endpoint, n.conf, n.loop.desk.stopped, n.log)
+		f.silent = n.observer.silent
+		n.api.ask, ask = f.ask, f.ask
 	}
 	n.published = newSyncStatus(n.id.Name, n.log)
 	n.published.set = setSystem(ask)

@@ -127,6 +127,9 @@ type Saving struct {
 	Force bool
 	// Progress, if it is not nil, is told how many keys were written, and then read back.
 	Progress func(step string, keys int)
+
+	create func(dir, pattern string) (backupFile, error) // nil: createFile
+	stuck  func(until <-chan struct{})                   // told of what hangs on the disk; nil: nobody is
 }
 
 // check refuses a file that is there.
@@ -146,27 +149,26 @@ func (s Saving) check() error {
 }
 
 // keep has fill write a backup beside the file, reads it back, and gives it the
-// file's name: after an error nothing has changed.
-func (s Saving) keep(fill func(io.Writer) error) (b Backup, err error) {
+// file's name: after an error nothing has changed. Where the disk hangs what was written beside it stays there.
+func (s Saving) keep(ctx context.Context, fill func(io.Writer) error) (b Backup, err error) {
 	if err := s.check(); err != nil {
 		return Backup{}, err
 	}
+	if s.create == nil {
+		s.create = createFile
+	}
 	dir := filepath.Dir(s.File)
-	f, err := os.CreateTemp(dir, "."+filepath.Base(s.File)+".*.tmp")
+	f, err := s.create(dir, "."+filepath.Base(s.File)+".*.tmp")
 	if err != nil {
 		return Backup{}, fmt.Errorf("save a backup: %w", err)
 	}
+	p := &patientFile{backupFile: f, ctx: ctx, path: s.File}
 	defer func() {
-		if err != nil {
+		if err != nil && p.stuck == nil {
 			err = errors.Join(err, ignoreAbsent(os.Remove(f.Name())))
 		}
 	}()
-	out := bufio.NewWriterSize(f, 256<<10)
-	err = fill(out)
-	if err == nil {
-		err = cmp.Or(out.Flush(), f.Sync())
-	}
-	if err := errors.Join(err, f.Close()); err != nil {
+	if err := s.fill(p, fill); err != nil {
 		return Backup{}, fmt.Errorf("save a backup: %w", err)
 	}
 	sum, err := snapshot.VerifyBackup(f.Name(), s.step("verified"))
@@ -180,6 +182,26 @@ func (s Saving) keep(fill func(io.Writer) error) (b Backup, err error) {
 		return Backup{}, fmt.Errorf("save a backup: %w", err)
 	}
 	return backupOf(s.File, sum), membership.SyncDir(dir)
+}
+
+// fill has a file written, synced and closed. One that hangs is closed by whatever hangs there.
+func (s Saving) fill(p *patientFile, fill func(io.Writer) error) error {
+	out := bufio.NewWriterSize(p, 256<<10)
+	err := fill(out)
+	if err == nil {
+		err = cmp.Or(out.Flush(), p.Sync())
+	}
+	if until := p.stuck; until != nil {
+		go func() {
+			<-until
+			_ = p.Close() // the error was told
+		}()
+		if s.stuck != nil {
+			s.stuck(until)
+		}
+		return err
+	}
+	return errors.Join(err, p.Close())
 }
 
 // step returns what tells Progress of a step.
@@ -199,7 +221,7 @@ func ignoreAbsent(err error) error {
 
 // SaveRunning saves a backup of what the agent's site holds, and verifies it.
 func SaveRunning(ctx context.Context, cl *client.Client, s Saving) (Backup, error) {
-	return s.keep(func(w io.Writer) error {
+	return s.keep(ctx, func(w io.Writer) error {
 		in, err := cl.Backup(ctx)
 		if err != nil {
 			return err
@@ -234,7 +256,7 @@ func SaveStopped(data string, s Saving, program string) (b Backup, err error) {
 		return Backup{}, err
 	}
 	defer func() { err = errors.Join(err, d.Close()) }()
-	return s.keep(func(w io.Writer) error {
+	return s.keep(context.Background(), func(w io.Writer) error {
 		_, err := d.Backup(w, snapshot.Origin{Site: id.Name, Program: program})
 		return err
 	})

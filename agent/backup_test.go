@@ -429,7 +429,7 @@ func TestSavingChangesNothingWhereItFails(t *testing.T) {
 			return err
 		}},
 	} {
-		if _, err := c.s.keep(c.fill); err == nil {
+		if _, err := c.s.keep(t.Context(), c.fill); err == nil {
 			t.Errorf("%s: no error", c.name)
 		}
 		now, err := os.ReadFile(file)
@@ -440,4 +440,57 @@ func TestSavingChangesNothingWhereItFails(t *testing.T) {
 			t.Errorf("%s: the file has changed, or %q is left", c.name, left)
 		}
 	}
+}
+
+// hungFile is a file on a disk that does not answer until it is let go.
+type hungFile struct {
+	backupFile
+	letGo <-chan struct{}
+}
+
+func (h hungFile) Write(b []byte) (int, error) { <-h.letGo; return h.backupFile.Write(b) }
+
+// A disk that hangs ends a backup after a while, with an error that names the file, so that the database is not
+// held; there is no other one until what hangs has ended, and then all is as before. An agent stops meanwhile.
+func TestABackupWhoseDiskHangs(t *testing.T) {
+	inEmptyWorld(t, []string{"ca"}, func(w *world) {
+		t := w.t
+		ca := w.sites[0]
+		dir := filepath.Join(w.dir, "shelf")
+		ca.backups = BackupPlan{Every: time.Hour, Dir: dir, Keep: 3}
+		hang := func() (letGo chan struct{}) {
+			letGo = make(chan struct{})
+			ca.schedule.mu.Lock()
+			defer ca.schedule.mu.Unlock()
+			ca.schedule.create = func(dir, pattern string) (backupFile, error) {
+				f, err := createFile(dir, pattern)
+				return hungFile{f, letGo}, err
+			}
+			return letGo
+		}
+		w.settle()
+		time.Sleep(time.Minute)
+		must(t, ca.set("k", "v").err())
+		letGo := hang()
+		time.Sleep(time.Hour + fileStall)
+		if b := ca.status().Backups; !strings.Contains(b.Error, ".backup: its disk has not answered for 1m0s") {
+			t.Errorf("while it hangs: %+v", b)
+		}
+		time.Sleep(time.Hour)
+		if b := ca.status().Backups; !strings.Contains(b.Error, dir+": the disk still hangs on an earlier backup") {
+			t.Errorf("later on: %+v", b)
+		}
+		close(letGo)
+		time.Sleep(time.Hour)
+		left, err := filepath.Glob(filepath.Join(dir, ".*"))
+		must(t, err)
+		if b := ca.status().Backups; b.Error != "" || len(ownFiles(t, dir)) != 2 || len(left) > 0 {
+			t.Errorf("once it answers: %+v, %q, %q is left", b, ownFiles(t, dir), left)
+		}
+		defer close(hang())
+		must(t, ca.set("k", "w").err())
+		time.Sleep(time.Hour)
+		ca.cancel()
+		must(t, ca.ended())
+	})
 }

@@ -55,6 +55,9 @@ type backupSchedule struct {
 	version string
 	log     *slog.Logger
 
+	create func(dir, pattern string) (backupFile, error) // as in Saving
+	hangs  <-chan struct{}                               // closed once what a disk has not answered has ended; nil: nothing
+
 	mu    sync.Mutex
 	state client.BackupSchedule
 }
@@ -150,6 +153,9 @@ func (b *backupSchedule) attempt(ctx context.Context) bool {
 // save saves a backup and returns where it is. Where nothing was saved in the database since the newest
 // one, that is read again in its place: copies of the same would push out what is older.
 func (b *backupSchedule) save(ctx context.Context) (string, error) {
+	if b.stuck() {
+		return "", fmt.Errorf("%s: the disk still hangs on an earlier backup: see whether it is still there", b.plan.Dir)
+	}
 	if err := os.Mkdir(b.plan.Dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 		return "", fmt.Errorf("make the directory for backups: %w", err)
 	}
@@ -166,7 +172,10 @@ func (b *backupSchedule) save(ctx context.Context) (string, error) {
 		return "", err
 	}
 	path := b.freeName(time.Now())
-	made, err := Saving{File: path}.keep(func(w io.Writer) error {
+	b.mu.Lock()
+	saving := Saving{File: path, create: b.create, stuck: func(until <-chan struct{}) { b.hangs = until }}
+	b.mu.Unlock()
+	made, err := saving.keep(ctx, func(w io.Writer) error {
 		_, err := b.store.Backup(&stoppableWriter{w, ctx}, snapshot.Origin{Site: b.site, Program: b.version})
 		return err
 	})
@@ -175,6 +184,20 @@ func (b *backupSchedule) save(ctx context.Context) (string, error) {
 	}
 	b.log.Info("saved a backup", "file", path, "keys", made.Keys, "bytes", made.Size, "epoch", made.Epoch)
 	return path, nil
+}
+
+// stuck says whether an earlier backup still hangs on its disk: there is one such at most.
+func (b *backupSchedule) stuck() bool {
+	if b.hangs == nil {
+		return false
+	}
+	select {
+	case <-b.hangs:
+		b.hangs = nil
+		return false
+	default:
+		return true
+	}
 }
 
 // stoppableWriter writes until ctx ends.

@@ -49,8 +49,9 @@ const (
 // of it waits for another.
 type forwarder struct {
 	endpoint *quic.Endpoint
-	voters   []string        // the configuration's
-	stopped  <-chan struct{} // closed once the agent stops
+	voters   []string                     // the configuration's
+	stopped  <-chan struct{}              // closed once the agent stops
+	silent   func(voter string) time.Time // since when it seems to be dead; zero: not. Nil: nobody knows
 	log      *slog.Logger
 	lanes    map[string]*forwardLane // by voter; the map does not change
 }
@@ -127,6 +128,11 @@ func (p *passing) routes() []quic.PeerStatus {
 		}
 		links = append(links, l)
 		doubts[l.Name] = lane.inDoubt(l.Since, p.kind)
+		if doubts[l.Name] == 0 && p.silent != nil {
+			if at := p.silent(l.Name); at.After(l.Since) {
+				doubts[l.Name] = at.UnixNano()
+			}
+		}
 	}
 	slices.SortFunc(links, func(a, b quic.PeerStatus) int {
 		return cmp.Or(cmp.Compare(doubts[a.Name], doubts[b.Name]), cmp.Compare(a.RTT, b.RTT), cmp.Compare(a.Name, b.Name))

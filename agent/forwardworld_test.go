@@ -79,6 +79,31 @@ func TestAnObserverWhoseVoterDies(t *testing.T) {
 	})
 }
 
+// A voter dies without a word while nothing is asked: a few seconds later, long before the transport misses it, the
+// observer asks others first, and no write is given to it.
+func TestAnObserverWhoseVoterIsSilent(t *testing.T) {
+	inWorld(t, threeAndOne, func(w *world) {
+		ob := w.sites[3]
+		w.await(func() bool { f := ob.status().Following; return f != nil && f.Complete })
+		time.Sleep(10 * time.Second)
+		followed := ob.status().Following.Voter
+		dead := w.sites[slices.Index(threeAndOne, followed)]
+		w.cutOff(dead, true)
+		for wait, key := range []string{"a", "b", "c"} { // followed still, given up, and another one followed
+			time.Sleep(4 * time.Second)
+			if wait == 0 && ob.status().Quorum.Reached != 3 {
+				t.Error("it is missed already")
+			}
+			if r := ob.set(key, "v"); r.err() != nil || via(r) == followed {
+				t.Errorf("%s is dead, and %s was set via %q: %v", followed, key, via(r), r.err())
+			}
+		}
+		w.cutOff(dead, false)
+		w.await(func() bool { return w.connected(3) })
+		w.want(dead.get("c"), "v")
+	})
+}
+
 // Without a quorum, and without any voter, an observer's clients hear what is missing, and
 // that nothing changed.
 func TestAnObserverWithoutAQuorum(t *testing.T) {

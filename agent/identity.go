@@ -3,6 +3,7 @@ package agent
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -28,6 +29,9 @@ func identify(data string) (*quic.Identity, membership.Configuration, error) {
 	if errors.Is(err, quic.ErrNoIdentity) {
 		return nil, none, fmt.Errorf("%s holds %w: `gus init` founds a cluster, `gus join` joins one, `gus demo` shows one; if this site had an identity, its disk is not mounted here",
 			data, ErrNoIdentity)
+	}
+	if errors.Is(err, fs.ErrPermission) {
+		return nil, none, fmt.Errorf("%w: run as the user to whom %s belongs", err, data)
 	}
 	if err != nil {
 		return nil, none, err

@@ -273,11 +273,15 @@ func (l *loop) link(k link) {
 	before := l.reach.ok()
 	l.reach.set(k.peer, k.up, time.Now())
 	l.lost.Store(l.reach.lostAt())
+	what := "quorum"
+	if l.reach.self == 0 {
+		what = "voter" // an observer asks one, which asks the others
+	}
 	switch after := l.reach.ok(); {
 	case before && !after:
-		l.log.Warn("no quorum is in reach", "voters", l.reach.count())
+		l.log.Warn("no "+what+" is in reach", "voters", l.reach.count())
 	case after && !before:
-		l.log.Info("a quorum is in reach", "voters", l.reach.count())
+		l.log.Info("a "+what+" is in reach", "voters", l.reach.count())
 	}
 	if k.up {
 		l.replica.Resend(k.peer)

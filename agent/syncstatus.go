@@ -76,6 +76,9 @@ func (s *syncStatus) note(state client.SyncState, own bool) error {
 	} else if !e.due() && e.next.Before(time.Now().Add(syncPause)) { // what comes at once is told at once
 		e.next = time.Now().Add(syncPause)
 	}
+	if state.Changed.IsZero() { // it was started anew, and nothing has changed since
+		state.Changed = e.state.Changed
+	}
 	e.state, e.own, e.heard, e.gone = state, own, time.Now(), false
 	s.rouse()
 	return nil
@@ -184,6 +187,9 @@ func (s *syncStatus) remember(ctx context.Context) error {
 		if e == nil {
 			e = &syncEntry{state: state, heard: time.Now()}
 			s.jobs[state.Name()] = e
+		}
+		if e.state.Changed.IsZero() {
+			e.state.Changed = state.Changed
 		}
 		e.told, e.known = state, true
 	}

@@ -239,3 +239,30 @@ func TestPutSync(t *testing.T) {
 		t.Errorf("%d jobs", n)
 	}
 }
+
+// A job that is started anew, as by a reload, or with the agent, has changed no file yet: when one was changed last stays known.
+func TestWhenFilesWereChangedStaysKnown(t *testing.T) {
+	b := &board{keys: map[string]string{}}
+	changed := time.Date(2026, 11, 30, 12, 0, 0, 0, time.UTC)
+	key := client.SyncKeys + "site-a/" + state("/etc/app", "").Name()
+	tell := func(s *syncStatus, version string, at time.Time) {
+		t.Helper()
+		st := state("/etc/app", version)
+		st.Changed = at
+		if err := s.note(st, true); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(5 * time.Second)
+		if got, _ := b.states(t); got[key].Version != version || !got[key].Changed.Equal(changed) {
+			t.Errorf("%+v", got)
+		}
+	}
+	withSyncs(t, b, func(t *testing.T, s *syncStatus) {
+		tell(s, "1", changed)
+		tell(s, "", time.Time{})
+		tell(s, "1", time.Time{})
+		changed = changed.Add(time.Hour)
+		tell(s, "2", changed)
+	})
+	withSyncs(t, b, func(t *testing.T, s *syncStatus) { tell(s, "3", time.Time{}) })
+}

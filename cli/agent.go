@@ -2,10 +2,13 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"strconv"
+	"sync/atomic"
 
 	"github.com/urfave/cli/v2"
 
@@ -67,9 +70,14 @@ func (a *app) agent(c *cli.Context) error {
 	cfg := s.agentConfig()
 	cfg.Logger, cfg.Reloads = r.log, r.syncs
 	notify := notifierOf(cfg.Logger)
-	cfg.Ready = func() { notify.send("READY=1") }
+	var ready atomic.Bool
+	cfg.Ready = func() { ready.Store(true); notify.send("READY=1") }
 	defer context.AfterFunc(c.Context, func() { notify.send("STOPPING=1") })()
-	return agent.Run(c.Context, cfg)
+	err = agent.Run(c.Context, cfg)
+	if ready.Load() && errors.Is(err, fs.ErrPermission) {
+		return errors.New(err.Error()) // it had what it needs: the service manager is to start it again
+	}
+	return err
 }
 
 // newLog returns the agent's log, as text, or JSON that has addresses and ids as text

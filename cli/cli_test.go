@@ -3,8 +3,10 @@ package cli
 import (
 	"bytes"
 	"errors"
+	"os"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 	"unicode/utf8"
@@ -50,7 +52,7 @@ func TestExitCodes(t *testing.T) {
 		exitNotFound:   {client.ErrNotFound},
 		exitNoQuorum:   {client.ErrNoQuorum, client.ErrNotSent},
 		exitNotRunning: {client.ErrNotRunning, client.ErrStopping},
-		exitRefused:    {client.ErrRefused, client.ErrTooLarge},
+		exitRefused:    {client.ErrRefused, client.ErrTooLarge, &os.PathError{Op: "open", Path: "site.key", Err: syscall.EACCES}},
 		exitUnknown:    {client.ErrUnknownOutcome},
 	} {
 		for _, err := range errs {

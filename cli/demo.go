@@ -5,6 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"path/filepath"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/urfave/cli/v2"
@@ -42,7 +45,7 @@ func (a *app) demo(c *cli.Context) (err error) {
 	}
 	defer func() { err = errors.Join(err, remove()) }()
 	log := slog.New(slog.NewTextHandler(a.err, &slog.HandlerOptions{Level: slog.LevelError}))
-	sites, err := openDemo(c.Context, dir, r, log, observerName)
+	sites, err := openDemo(c.Context, dir, r, log, a.demoObservers(dir)...)
 	if err != nil {
 		return err
 	}
@@ -59,6 +62,17 @@ func (a *app) demo(c *cli.Context) (err error) {
 	}
 	t.invite()
 	return a.stay(c.Context, t)
+}
+
+// demoObservers returns the observers of the demo in dir: none where its sites were made without one, since
+// the key is gone that could let one in.
+func (a *app) demoObservers(dir string) []string {
+	made := func(name string) bool { return exists(filepath.Join(dir, name, "identity", "site.key")) }
+	if slices.ContainsFunc(siteNames(), func(name string) bool { return !made(name) }) || made(observerName) {
+		return []string{observerName}
+	}
+	fmt.Fprintf(a.err, "gus: %s is left out: the sites in %s were made without it; with another --dir, or none, it is there\n", strings.ToUpper(observerName), dir)
+	return nil
 }
 
 // interrupted returns nil for an error that came of Ctrl-C.

@@ -3,6 +3,7 @@ package cli
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"strings"
 
 	"github.com/urfave/cli/v2"
@@ -75,6 +76,7 @@ func exitCode(err error) int {
 		{client.ErrRefused, exitRefused},
 		{client.ErrTooLarge, exitRefused},
 		{agent.ErrForgotten, exitRefused},
+		{fs.ErrPermission, exitRefused},
 	} {
 		if errors.Is(err, e.err) {
 			return e.code

@@ -45,6 +45,16 @@ func dataDir(c *cli.Context) string {
 	return cmp.Or(a.Data, defaultData())
 }
 
+// ownData is where the data of a site is that a command makes, or makes anew. A configuration file
+// that is wrong is an error, as it is for the agent that is to run there: the default may be another site's.
+func ownData(c *cli.Context) (string, error) {
+	f, err := openConfig(os.Getenv("GUS_CONFIG"))
+	if err != nil {
+		return "", err
+	}
+	return cmp.Or(c.String("data"), f.Data, defaultData()), nil
+}
+
 // askedConfig is the configuration file of the agent that is asked, as far as
 // anybody knows.
 func askedConfig() string { return cmp.Or(os.Getenv("GUS_CONFIG"), defaultConfig()) }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"os"
 	"slices"
 	"strings"
 	"time"
@@ -58,10 +57,11 @@ func (a *app) init(c *cli.Context) error {
 	if len(voters) == 0 {
 		voters = []string{name}
 	}
-	if _, err := openConfig(os.Getenv("GUS_CONFIG")); err != nil { // it may say where the data is
+	data, err := ownData(c)
+	if err != nil {
 		return err
 	}
-	f, err := agent.Init(dataDir(c), name, voters)
+	f, err := agent.Init(data, name, voters)
 	if err != nil {
 		return err
 	}
@@ -158,13 +158,14 @@ func (a *app) join(c *cli.Context) error {
 	if d := c.Duration("timeout"); d <= 0 {
 		return usage("join: --timeout %v: must be more than nothing", d)
 	}
-	if _, err := openConfig(os.Getenv("GUS_CONFIG")); err != nil { // it may say where the data is
+	data, err := ownData(c)
+	if err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(c.Context, c.Duration("timeout"))
 	defer cancel()
 	j, err := agent.Join(ctx, agent.Joining{
-		Data: dataDir(c), Name: name, Token: token, Observer: c.Bool("observer"), Listen: c.String("listen"),
+		Data: data, Name: name, Token: token, Observer: c.Bool("observer"), Listen: c.String("listen"),
 	})
 	if err != nil {
 		return err

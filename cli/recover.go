@@ -39,7 +39,10 @@ func (a *app) recover(c *cli.Context) (err error) {
 	if asks && !isTerminal(a.in) {
 		return usage("recover: nobody can be asked whether to go on: add --yes, or --dry-run to see what may be lost")
 	}
-	data := dataDir(c)
+	data, err := ownData(c)
+	if err != nil {
+		return err
+	}
 	if done, err := agent.FinishRecovery(data); err != nil || done.Cluster != "" {
 		if err == nil {
 			err = a.printRecovered(c, done, "finished what was cut off: ")

@@ -65,7 +65,13 @@ func (a *app) snapshotSave(c *cli.Context, cl *client.Client) error {
 	if running {
 		b, err = agent.SaveRunning(c.Context, cl, s)
 	} else {
-		b, err = agent.SaveStopped(dataDir(c), s, programVersion())
+		data := c.String("data")
+		if data == "" {
+			data, err = ownData(c)
+		}
+		if err == nil {
+			b, err = agent.SaveStopped(data, s, programVersion())
+		}
 	}
 	steps.end()
 	if err != nil {

@@ -57,8 +57,12 @@ func (a *app) snapshotRestore(c *cli.Context) error {
 }
 
 func (a *app) restoreNew(c *cli.Context) error {
+	data, err := ownData(c)
+	if err != nil {
+		return err
+	}
 	steps := a.stepsOf(0)
-	r, err := agent.Restore(c.Args().First(), dataDir(c), c.String("name"), steps.is)
+	r, err := agent.Restore(c.Args().First(), data, c.String("name"), steps.is)
 	steps.end()
 	if err != nil {
 		return err

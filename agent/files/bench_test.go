@@ -55,3 +55,34 @@ func heapWith(j *job) uint64 {
 	runtime.ReadMemStats(&without)
 	return with.HeapAlloc - min(with.HeapAlloc, without.HeapAlloc)
 }
+
+// BenchmarkOneChange changes one of 20,000 files, a hundred directories of them or one: the whole batch, its syncs
+// included, and the look for what somebody has removed alone.
+func BenchmarkOneChange(b *testing.B) {
+	for _, dirs := range []int{100, 1} {
+		b.Run(fmt.Sprintf("dirs=%d", dirs), func(b *testing.B) {
+			s := newSite(b)
+			for n := range keys {
+				s.set(fmt.Sprintf("p/%02d/key%05d", n%dirs, n), strings.Repeat("x", 95)+fmt.Sprintf("%05d", n))
+			}
+			j := newJobFor(b, Pull{Prefix: "p/", Dir: b.TempDir(), Once: true}, s)
+			defer j.close()
+			if _, err := j.session(b.Context()); err != nil {
+				b.Fatal(err)
+			}
+			const key = "p/00/key00000"
+			var look time.Duration
+			for b.Loop() {
+				begin := time.Now()
+				j.markMissing()
+				look += time.Since(begin)
+				s.set(key, fmt.Sprint(begin))
+				j.set(key, s.keys[key].version)
+				if err := j.commit(b.Context()); err != nil {
+					b.Fatal(err)
+				}
+			}
+			b.ReportMetric(look.Seconds()*1e3/float64(b.N), "ms/look")
+		})
+	}
+}

@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"maps"
 	"os"
-	"path"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -24,7 +23,8 @@ const workers = 8
 type batch struct {
 	stage   map[string]*staged  // by name
 	done    map[string]*outcome // what was looked at and is no error, by key
-	gone    []string            // names of files to be removed
+	gone    []string            // names of files to be removed, in order
+	lines   []string            // of the journal, once all is done
 	changed int                 // files that were written
 	removed int
 }
@@ -49,8 +49,8 @@ func (j *job) commit(ctx context.Context) error {
 	j.retry.at = time.Time{}
 	b := batch{stage: map[string]*staged{}, done: map[string]*outcome{}}
 	j.markMissing()
-	j.prepare(ctx, &b)
 	j.goners(ctx, &b)
+	j.prepare(ctx, &b)
 	if j.DryRun {
 		j.rehearse(&b)
 	} else {
@@ -72,19 +72,6 @@ func (j *job) commit(ctx context.Context) error {
 		return j.troubled()
 	}
 	return nil
-}
-
-// markMissing marks what somebody has removed since it was put in place: a Check sees all files, or would
-// fail for the lack of one until that one's key changes.
-func (j *job) markMissing() {
-	for key, e := range j.known {
-		if !e.placed {
-			continue
-		}
-		if _, err := os.Lstat(j.tree.path(e.name)); errors.Is(err, fs.ErrNotExist) {
-			j.dirty[key] = struct{}{}
-		}
-	}
 }
 
 // prepare looks at all dirty keys, and stages those whose files differ.
@@ -263,6 +250,12 @@ func (j *job) goners(ctx context.Context, b *batch) {
 		}
 	}
 	slices.Sort(b.gone)
+	var mine map[string]bool
+	if j.Delete {
+		mine = j.journal.names
+	}
+	j.tree.begin(b.gone, mine)
+	j.leaveToOthers(b)
 }
 
 // makeSure asks a quorum for the keys there are.
@@ -312,16 +305,16 @@ func (j *job) swap(ctx context.Context, b *batch) {
 		return
 	}
 	dirs := j.placeAll(ctx, b)
-	lines := j.removeAll(b, dirs)
+	j.removeAll(b, dirs)
 	for _, dir := range slices.Sorted(maps.Keys(dirs)) {
 		if err := j.tree.sync(dir); err != nil {
 			j.status.journal = err.Error()
 		}
 	}
 	if j.journal.owed && !owed && b.changed+b.removed == 0 {
-		lines = append(lines, ".")
+		b.lines = append(b.lines, ".")
 	}
-	if err := j.journal.note(lines); err != nil {
+	if err := j.journal.note(b.lines); err != nil {
 		j.status.journal = err.Error()
 	}
 	if b.changed+b.removed > 0 {
@@ -390,7 +383,7 @@ func (j *job) found(b *batch) (lines []string) {
 // claims are the journal's lines for what is about to be put in place.
 func (j *job) claims(b *batch) (lines []string) {
 	for name, s := range b.stage {
-		for _, dir := range s.made {
+		for _, dir := range s.needs {
 			lines = append(lines, "+"+dir+"/")
 		}
 		if !j.journal.names[name] {
@@ -398,6 +391,7 @@ func (j *job) claims(b *batch) (lines []string) {
 		}
 	}
 	slices.Sort(lines)
+	lines = slices.Compact(lines)
 	if j.Exec != "" && !j.journal.owed && len(b.stage)+len(b.gone) > 0 {
 		lines = append(lines, "!")
 	}
@@ -415,40 +409,16 @@ func (j *job) placeAll(ctx context.Context, b *batch) map[string]bool {
 				j.dirty[key] = struct{}{}
 				continue
 			}
-			if err := j.tree.place(s); err != nil {
+			if err := j.put(b, s, dirs); err != nil {
 				j.fails(key, j.cannotWrite(o.name, err))
 				continue
 			}
 			b.changed++
-			for _, name := range append(s.made, s.name) {
-				dirs[path.Dir(name)] = true
-			}
 			j.Change(*o.change)
 		}
 		j.place(key, j.known[key], o.version, o.read())
 	}
 	return dirs
-}
-
-// removeAll removes what is gone, and directories that this job made and that are empty now.
-func (j *job) removeAll(b *batch, dirs map[string]bool) (lines []string) {
-	for _, name := range b.gone {
-		if err := j.tree.remove(name); err != nil {
-			j.status.removal = "remove the file of a deleted key: " + err.Error()
-			continue
-		}
-		b.removed++
-		delete(j.gone, name)
-		lines = append(lines, "-"+name)
-		j.Change(Change{Op: Remove, File: j.tree.path(name)})
-		dir := path.Dir(name)
-		for ; j.journal.names[dir+"/"] && j.tree.root.Remove(dir) == nil; dir = path.Dir(dir) {
-			lines = append(lines, "-"+dir+"/")
-			delete(dirs, dir)
-		}
-		dirs[dir] = true
-	}
-	return lines
 }
 
 // exec runs Exec where it is owed, and it is time.

@@ -25,7 +25,8 @@
 //     the owner cannot be kept it is an error, and the old file stays. New files have mode 0644, new directories 0755, whatever the
 //     umask. A file that should be private is made once, with its mode, by hand. ACLs and other attributes are not kept.
 //   - Files change when a key does, or at the start: what somebody edits by hand stays so until that file's key changes, or the job
-//     starts. What somebody removes comes back with the next batch, whatever that changes.
+//     starts. What somebody removes comes back with the next batch, whatever that changes: before each one, directories whose
+//     times have changed are read, and once a minute all.
 //   - Nothing is known, nothing is done: no file is touched before the watch has told all keys that the site
 //     knows, and the site has heard of all changes: one without a quorum, or an observer that hears nobody, may know what was
 //     long ago. No template is rendered before; without an agent everything stays. Once and DryRun wait for that as long as Ask says.
@@ -34,6 +35,9 @@
 //     know the key, a quorum says that it is not there: a site whose disk was wiped knows little for a while.
 //     What a job of another prefix has put there, or one with templates where this one has none or the
 //     other way round, is not this job's: it stays.
+//   - With Delete, a file whose key is deleted gives way to a directory that another key needs, and a directory that this job
+//     has made, with nothing in it but such files, to a file, in one batch: what goes is removed just before what comes is put in place. A crash in
+//     between leaves neither; the next start goes on from there.
 //   - Symbolic links below the directory are neither followed nor replaced. The directory itself may be one.
 //   - A key that cannot be a file (.., an absolute path, an empty name, names over 255 bytes, names that begin with .gus-) is
 //     an error with its name, as are both of a pair that cannot be beside each other: a key a and a key a/b, and, on a
@@ -70,6 +74,10 @@
 //
 // A job locks its directory. Another one for the same writes nothing and reports nothing, since its row may be that of the
 // first; it tries again until the first has ended, or, with EndIfTaken, ends with ErrTaken.
+//
+// Nor may one be within another: a job does not start in a directory that has a journal in one above it. One that
+// finds a journal in a directory below its own says so once, and neither looks nor writes in there, nor removes anything: also Check does
+// not see it. Keys that would be files there are errors with their names.
 //
 // # Versions
 //

@@ -21,8 +21,11 @@ func newIndex(fold bool) *index {
 	return &index{fold: fold, keys: map[string]string{}, more: map[string][]string{}, dirs: map[string]below{}}
 }
 
-func (x *index) id(name string) string {
-	if x.fold {
+func (x *index) id(name string) string { return foldName(name, x.fold) }
+
+// foldName returns what names have in common that are one file where cases are not told apart.
+func foldName(name string, fold bool) string {
+	if fold {
 		return strings.ToLower(name)
 	}
 	return name

@@ -36,14 +36,17 @@ type job struct {
 	unsure   map[string]bool     // names that no key stands for that this site knows of
 	sum      uint64              // of the entries in place
 	inPlace  int
+	places   map[string]*place // directories that have some of them
+	looked   time.Time         // when all of those were read last
 
 	synced, depsSynced bool // all is told that there was
 	hold               hold
-	more               bool      // a batch is not told to its end
-	fresh              bool      // something is to be looked at that never was
-	first, last        time.Time // when the first and the last of that was told
-	owned, taken       bool      // the directory was this job's at some time; another job's, when it was asked for
-	committed          bool      // files were compared and put in place, as far as they could be
+	more               bool            // a batch is not told to its end
+	fresh              bool            // something is to be looked at that never was
+	first, last        time.Time       // when the first and the last of that was told
+	others             map[string]bool // directories within this one that are other jobs', and were told of
+	owned, taken       bool            // the directory was this job's at some time; another job's, when it was asked for
+	committed          bool            // files were compared and put in place, as far as they could be
 	retry, execRetry   backoff
 	status             status
 }
@@ -65,7 +68,7 @@ type told struct {
 }
 
 func newJob(p Pull, c *client.Client) *job {
-	j := &job{Pull: p, c: c, log: p.Log,
+	j := &job{Pull: p, c: c, log: p.Log, others: map[string]bool{},
 		retry:     backoff{least: p.pace.again, most: p.pace.againMost},
 		execRetry: backoff{least: p.pace.exec, most: p.pace.execMost},
 	}
@@ -80,6 +83,7 @@ func (j *job) forget() {
 	j.deps, j.dirty, j.problems = map[string]deps{}, map[string]struct{}{}, map[string]string{}
 	j.gone, j.unsure = map[string]bool{}, map[string]bool{}
 	j.sum, j.inPlace = 0, 0
+	j.places, j.looked = map[string]*place{}, time.Time{}
 }
 
 func (j *job) close() {
@@ -104,8 +108,11 @@ func (j *job) open() error {
 	if err != nil {
 		return err
 	}
+	if j.step != nil {
+		t.step = j.step
+	}
 	if !j.DryRun {
-		t.sweep()
+		j.noteOthers(t.sweep())
 	}
 	jr, err := openJournal(t, j.owner(), j.DryRun)
 	if err != nil {
@@ -371,6 +378,7 @@ func (j *job) place(key string, e *entry, version client.Version, read string) {
 	e.version, e.placed, e.part = version, true, binary.BigEndian.Uint64(h[:])|1
 	j.sum += e.part
 	j.inPlace++
+	j.count(e.name, 1)
 	delete(j.problems, key)
 }
 
@@ -378,6 +386,7 @@ func (j *job) unplace(e *entry) {
 	if e.part != 0 {
 		j.sum -= e.part
 		j.inPlace--
+		j.count(e.name, -1)
 	}
 	e.placed, e.part = false, 0
 }

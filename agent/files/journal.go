@@ -167,6 +167,7 @@ func (j *journal) note(lines []string) error {
 	if len(lines) == 0 {
 		return nil
 	}
+	j.t.step()
 	b := []byte(strings.Join(lines, "\n") + "\n")
 	_, err := j.f.WriteAt(b, j.size)
 	if err == nil {

@@ -56,7 +56,8 @@ type Pull struct {
 	DryRun bool
 	// Once ends when all was compared and put in place, or could not be.
 	Once bool
-	// EndIfTaken ends with ErrTaken where another job has the directory. Else that is waited for.
+	// EndIfTaken ends with ErrTaken where another job has the directory, and likewise where it is within that of
+	// another one. Else that is waited for.
 	EndIfTaken bool
 	// Log gets a line for each change of state. Nil: nobody is told.
 	Log *slog.Logger
@@ -68,7 +69,8 @@ type Pull struct {
 	// Output gets what the commands print. Nil: it is dropped, but for the last line of one that failed.
 	Output io.Writer
 
-	pace pace // zero: defaultPace
+	pace pace   // zero: defaultPace
+	step func() // called before each change of what is in place. Nil, but for tests: nobody is
 }
 
 // Op is what is done to a file or a key.
@@ -168,7 +170,7 @@ func (p Pull) Run(ctx context.Context, c *client.Client) error {
 			return errors.New("interrupted: files are as they were, or as they should be")
 		case ctx.Err() != nil:
 			return nil
-		case p.Once, p.DryRun, p.EndIfTaken && errors.Is(err, ErrTaken):
+		case p.Once, p.DryRun, p.EndIfTaken && (errors.Is(err, ErrTaken) || errors.Is(err, errWithin)):
 			return err
 		case errors.Is(err, errMoved):
 			j.log.Warn("the directory is another one: all files are compared anew")
