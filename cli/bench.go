@@ -106,7 +106,7 @@ func (a *app) benchSockets(c *cli.Context, cfg benchConfig) (*benchReport, error
 	}
 	l := newLoad(cfg)
 	for _, s := range sockets {
-		cl := client.New(s)
+		cl := client.NewPipelined(s)
 		defer cl.Close()
 		st, err := status(c.Context, cl, cfg.timeout)
 		if err != nil {

@@ -56,7 +56,7 @@ func openDemo(ctx context.Context, dir string, r rtts, log *slog.Logger, observe
 	for i, name := range slices.Concat(siteNames(), observers) {
 		data := filepath.Join(dir, name)
 		s := &demoSite{name: name, data: data, observes: i >= len(siteNames())}
-		s.client = client.New(s.socket())
+		s.client = client.NewPipelined(s.socket())
 		d.sites = append(d.sites, s)
 		founders = append(founders, agent.Founder{Name: name, Data: data, Observer: s.observes})
 	}

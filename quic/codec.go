@@ -85,8 +85,12 @@ func mustDecoding() cbor.DecMode {
 // encodeMessage returns m as it stands in a batch: its kind and its body. The
 // same bytes serve for every receiver.
 func encodeMessage(m register.Message) ([]byte, error) {
+	kind := byte(m.Kind()) // below 24, so this is the CBOR of the number
+	if p, ok := appendPlain(append(make([]byte, 0, 96), kind), m); ok && len(p) <= maxMessage {
+		return p, nil
+	}
 	var b bytes.Buffer
-	b.WriteByte(byte(m.Kind())) // below 24, so this is the CBOR of the number
+	b.WriteByte(kind)
 	if err := encoding.MarshalToBuffer(m, &b); err != nil {
 		return nil, fmt.Errorf("encode %s: %w", m.Kind(), err)
 	}
@@ -175,9 +179,13 @@ func decodeMessage(b []byte) (register.Message, []byte, error) {
 	if len(b) < 2 || b[1]>>5 != 5 {
 		return nil, nil, fmt.Errorf("decode %s: its body is not a map", kind)
 	}
-	rest, err := decoding.UnmarshalFirst(b[1:], m)
-	if err != nil {
-		return nil, nil, fmt.Errorf("decode %s: %w", kind, err)
+	rest, ok := readPlain(b[1:], m)
+	if !ok {
+		var err error
+		m = register.NewMessage(kind) // the first may have been written to
+		if rest, err = decoding.UnmarshalFirst(b[1:], m); err != nil {
+			return nil, nil, fmt.Errorf("decode %s: %w", kind, err)
+		}
 	}
 	if size := len(b) - len(rest); size > maxMessage {
 		return nil, nil, fmt.Errorf("decode %s: %d bytes, the limit is %d", kind, size, maxMessage)

@@ -10,7 +10,8 @@ import (
 // change is what a part of the log says of one key.
 type change struct {
 	place   string
-	records []register.Record // a full one at most, and that the first; then marks
+	records []register.Record // a full one, with the marks on it; or marks alone
+	one     [1]register.Record
 }
 
 // changes are what a part of the log says, by place.
@@ -34,12 +35,17 @@ func (c changes) add(place string, r register.Record) string {
 	ch, ok := c[place]
 	if !ok {
 		ch = &change{place: place}
+		ch.records = ch.one[:0]
 		c[place] = ch
 	}
-	if !r.IsMark() {
-		ch.records = ch.records[:0]
+	switch {
+	case !r.IsMark():
+		ch.records = append(ch.records[:0], r)
+	case len(ch.records) == 1 && !ch.records[0].IsMark():
+		ch.records[0] = register.Fold(ch.records[0], r) // its fields, and nothing that they point to
+	default:
+		ch.records = append(ch.records, r)
 	}
-	ch.records = append(ch.records, r)
 	return ch.place
 }
 

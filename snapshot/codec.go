@@ -42,6 +42,10 @@ func newCodec() (codec, error) {
 
 // append appends r to a CBOR sequence.
 func (c codec) append(body *bytes.Buffer, r register.Record) error {
+	if b, ok := appendPlain(body.AvailableBuffer(), &r); ok {
+		body.Write(b)
+		return nil
+	}
 	if err := c.enc.MarshalToBuffer(&r, body); err != nil {
 		return fmt.Errorf("encode the record of %q: %w", r.Key, err)
 	}

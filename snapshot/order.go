@@ -36,14 +36,17 @@ const minCompact = 1 << 12
 // are written all the time are in it once. It changes nothing of list, which
 // somebody may be reading.
 func compacted(list []recent) []recent {
-	full := map[string]bool{}
-	for _, r := range list {
-		full[r.place] = full[r.place] || r.full
+	at := make(map[string]int, len(list))
+	var newest []recent
+	for _, r := range slices.Backward(list) {
+		if i, ok := at[r.place]; ok {
+			newest[i].full = newest[i].full || r.full
+			continue
+		}
+		at[r.place] = len(newest)
+		newest = append(newest, r)
 	}
-	newest, _ := lastOf(list)
-	for i, r := range newest {
-		newest[i].full = full[r.place]
-	}
+	slices.Reverse(newest)
 	return newest
 }
 
