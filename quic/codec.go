@@ -22,6 +22,7 @@ const (
 	batchFill = 1 << 20
 	// maxBatchMessages is how many messages are in one batch at most.
 	maxBatchMessages = 4096
+	leastMessage     = 24               // bytes that hardly a message is smaller than
 	maxElements      = register.MaxPage // of an array: ACK-LIST has the longest
 	maxPairs         = 16               // of a map
 	maxNesting       = 6                // a message, a write, its known tags, a tag: 4, and room
@@ -82,22 +83,23 @@ func mustDecoding() cbor.DecMode {
 	return mode
 }
 
-// encodeMessage returns m as it stands in a batch: its kind and its body. The
+// appendMessage appends m as it stands in a batch: its kind and its body. The
 // same bytes serve for every receiver.
-func encodeMessage(m register.Message) ([]byte, error) {
-	kind := byte(m.Kind()) // below 24, so this is the CBOR of the number
-	if p, ok := appendPlain(append(make([]byte, 0, 96), kind), m); ok && len(p) <= maxMessage {
-		return p, nil
+func appendMessage(b []byte, m register.Message) ([]byte, error) {
+	n := len(b)
+	b = append(b, byte(m.Kind())) // below 24, so this is the CBOR of the number
+	b, ok := appendPlain(b, m)
+	if !ok {
+		var body bytes.Buffer
+		if err := encoding.MarshalToBuffer(m, &body); err != nil {
+			return b[:n], fmt.Errorf("encode %s: %w", m.Kind(), err)
+		}
+		b = append(b, body.Bytes()...)
 	}
-	var b bytes.Buffer
-	b.WriteByte(kind)
-	if err := encoding.MarshalToBuffer(m, &b); err != nil {
-		return nil, fmt.Errorf("encode %s: %w", m.Kind(), err)
+	if size := len(b) - n; size > maxMessage {
+		return b[:n], fmt.Errorf("encode %s: %d bytes, the limit is %d", m.Kind(), size, maxMessage)
 	}
-	if b.Len() > maxMessage {
-		return nil, fmt.Errorf("encode %s: %d bytes, the limit is %d", m.Kind(), b.Len(), maxMessage)
-	}
-	return b.Bytes(), nil
+	return b, nil
 }
 
 // encodeHeader returns the beginning of a batch; encoded messages follow it.
@@ -138,6 +140,7 @@ func DecodeBatch(b []byte) (Batch, error) {
 		return Batch{}, fmt.Errorf("decode a batch's header: %w", err)
 	}
 	copy(batch.Cluster[:], h.Cluster)
+	batch.Messages = make([]register.Message, 0, min(len(rest)/leastMessage+1, maxBatchMessages/4))
 	for len(rest) > 0 {
 		if len(batch.Messages) == maxBatchMessages {
 			return Batch{}, fmt.Errorf("decode a batch: more than %d messages", maxBatchMessages)

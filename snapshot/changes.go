@@ -9,9 +9,17 @@ import (
 
 // change is what a part of the log says of one key.
 type change struct {
-	place   string
+	*spot
 	records []register.Record // a full one, with the marks on it; or marks alone
 	one     [1]register.Record
+}
+
+// spot is what outlives a change: where it is, and the last save that has made it.
+// But for its place it is the writer's.
+type spot struct {
+	place string
+	seq   register.Seq
+	full  bool // there was more than marks
 }
 
 // changes are what a part of the log says, by place.
@@ -30,11 +38,11 @@ func split(place string) (part int64, key []byte) {
 	return int64(place[0]), append([]byte{}, place[1:]...) // not nil: that would be NULL
 }
 
-// add adds a record of the key at place, which it returns. It keeps r.
-func (c changes) add(place string, r register.Record) string {
+// add adds a record of the key at place, and returns its spot. It keeps r.
+func (c changes) add(place string, r register.Record) *spot {
 	ch, ok := c[place]
 	if !ok {
-		ch = &change{place: place}
+		ch = &change{spot: &spot{place: place}}
 		ch.records = ch.one[:0]
 		c[place] = ch
 	}
@@ -46,7 +54,7 @@ func (c changes) add(place string, r register.Record) string {
 	default:
 		ch.records = append(ch.records, r)
 	}
-	return ch.place
+	return ch.spot
 }
 
 // inOrder returns the changes by place.

@@ -46,7 +46,8 @@ func (c codec) append(body *bytes.Buffer, r register.Record) error {
 		body.Write(b)
 		return nil
 	}
-	if err := c.enc.MarshalToBuffer(&r, body); err != nil {
+	odd := r // it goes to the heap, as r must not
+	if err := c.enc.MarshalToBuffer(&odd, body); err != nil {
 		return fmt.Errorf("encode the record of %q: %w", r.Key, err)
 	}
 	return nil
