@@ -74,7 +74,17 @@ func (a *api) pipe(w http.ResponseWriter, r *http.Request) error {
 	defer conn.Close()
 	conn.SetDeadline(time.Time{})
 	early, _ := buffered.Reader.Peek(buffered.Reader.Buffered())
-	p := &pipe{
+	p := newPipe(a, conn, early)
+	agree := "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: " + client.PipeUpgrade + "\r\n\r\n"
+	if _, err := io.WriteString(conn, agree); err == nil {
+		p.serve()
+	}
+	return nil
+}
+
+// newPipe returns a pipe on conn, of which early has been read already.
+func newPipe(a *api, conn net.Conn, early []byte) *pipe {
+	return &pipe{
 		api: a, conn: conn,
 		in:    bufio.NewReaderSize(io.MultiReader(bytes.NewReader(early), conn), client.MaxPipeRequest),
 		room:  make(chan struct{}, client.MaxPipeRequests),
@@ -82,11 +92,6 @@ func (a *api) pipe(w http.ResponseWriter, r *http.Request) error {
 		idle:  make(chan struct{}, 1),
 		under: map[uint64]*piped{},
 	}
-	agree := "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: " + client.PipeUpgrade + "\r\n\r\n"
-	if _, err := io.WriteString(conn, agree); err == nil {
-		p.serve()
-	}
-	return nil
 }
 
 // serve reads until the connection ends or the agent stops, and sees to what is
