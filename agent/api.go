@@ -10,7 +10,6 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -52,6 +51,7 @@ type api struct {
 	age    func() time.Duration // how old what this site holds may be
 
 	handlers sync.WaitGroup
+	ending   chan struct{} // closed when serve is to end; nil: nobody serves
 }
 
 // serve answers on l until ctx ends; then it lets what is under way finish, which
@@ -63,13 +63,16 @@ func (a *api) serve(ctx context.Context, l net.Listener, log *slog.Logger) error
 		MaxHeaderBytes:    16 << 10,
 		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelDebug),
 	}
+	a.ending = make(chan struct{})
 	done := make(chan error, 1)
 	go func() { done <- srv.Serve(l) }()
 	select {
 	case err := <-done:
+		close(a.ending)
 		return fmt.Errorf("serve the local API: %w", err)
 	case <-ctx.Done():
 	}
+	close(a.ending)
 	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()
 	err := srv.Shutdown(grace)
@@ -89,6 +92,8 @@ func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch key, ok := strings.CutPrefix(r.URL.Path, kvPath); {
 	case ok:
 		err = a.kv(w, r, key)
+	case r.URL.Path == client.PipePath && r.Method == http.MethodGet && r.Header.Get("Upgrade") == client.PipeUpgrade:
+		err = a.pipe(w, r)
 	case r.URL.Path == listPath && r.Method == http.MethodGet:
 		err = a.list(w, r)
 	case strings.HasPrefix(r.URL.Path, historyPath) && r.Method == http.MethodGet:
@@ -118,24 +123,11 @@ func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // answer has a question answered by who is to: an observer passes on what needs a
 // quorum.
-func (a *api) answer(w http.ResponseWriter, r *http.Request, q question) answer {
+func (a *api) answer(ctx context.Context, q question) answer {
 	if a.ask == nil || q.kind != kindGet && q.kind != kindSet && q.kind != kindList {
-		return a.desk.ask(r.Context(), q)
+		return a.desk.ask(ctx, q)
 	}
-	ans := a.ask(r.Context(), q)
-	if ans.via != "" {
-		w.Header()[client.HeaderVia] = []string{ans.via}
-	}
-	return ans
-}
-
-// fail answers with an error.
-func fail(w http.ResponseWriter, err error) {
-	status, code := client.Code(err)
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(status)
-	// The client may be gone, and then nobody is left to tell.
-	_ = json.NewEncoder(w).Encode(client.Error{Code: code, Message: err.Error()})
+	return a.ask(ctx, q)
 }
 
 func (a *api) kv(w http.ResponseWriter, r *http.Request, key string) error {
@@ -151,10 +143,11 @@ func (a *api) kv(w http.ResponseWriter, r *http.Request, key string) error {
 		if inPast(r) {
 			return a.getPast(w, r, key, timeout)
 		}
+		q := question{kind: kindGet, key: key, timeout: timeout}
 		if r.URL.RawQuery != "" && r.URL.Query().Get("local") == "true" {
-			return a.peek(w, r, key, timeout)
+			q.kind = kindPeek
 		}
-		return a.get(w, r, key, timeout)
+		return a.read(w, r, q)
 	case http.MethodPut, http.MethodDelete:
 		return a.set(w, r, key, timeout)
 	}
@@ -193,39 +186,15 @@ func timeoutOf(r *http.Request) (time.Duration, error) {
 	return min(d, maxTimeout), nil
 }
 
-func (a *api) get(w http.ResponseWriter, r *http.Request, key string, timeout time.Duration) error {
+// read answers a get, or a peek at what this site knows.
+func (a *api) read(w http.ResponseWriter, r *http.Request, q question) error {
 	if err := a.desk.admit(0); err != nil {
 		return err
 	}
 	defer a.desk.release(0)
-	ans := a.answer(w, r, question{kind: kindGet, key: key, timeout: timeout})
-	if ans.err != nil {
-		return ans.err
-	}
-	head(w, ans.result.Tag, ans.result.RoundTrips)
-	if !ans.result.Found {
-		return notFound(key)
-	}
-	return value(w, ans.result.Value)
-}
-
-func (a *api) peek(w http.ResponseWriter, r *http.Request, key string, timeout time.Duration) error {
-	if err := a.desk.admit(0); err != nil {
-		return err
-	}
-	defer a.desk.release(0)
-	ans := a.desk.ask(r.Context(), question{kind: kindPeek, key: key, timeout: timeout})
-	if ans.err != nil {
-		return ans.err
-	}
-	head(w, ans.local.Tag, 0)
-	a.tellAge(w)
-	w.Header()[client.HeaderNewer] = []string{strconv.FormatBool(ans.local.Newer)}
-	w.Header()[client.HeaderPending] = []string{strconv.FormatBool(ans.local.Pending)}
-	if !ans.local.Found {
-		return fmt.Errorf("%w known at this site: %s", client.ErrNotFound, key)
-	}
-	return value(w, ans.local.Value)
+	ans := a.answer(r.Context(), q)
+	writeReply(w, q, ans, a.reply(q, ans))
+	return nil
 }
 
 func (a *api) set(w http.ResponseWriter, r *http.Request, key string, timeout time.Duration) error {
@@ -251,12 +220,8 @@ func (a *api) set(w http.ResponseWriter, r *http.Request, key string, timeout ti
 			return err
 		}
 	}
-	ans := a.answer(w, r, q)
-	if ans.err != nil {
-		return ans.err
-	}
-	head(w, ans.result.Tag, ans.result.RoundTrips)
-	w.Header()["Content-Length"] = []string{"0"}
+	ans := a.answer(r.Context(), q)
+	writeReply(w, q, ans, a.reply(q, ans))
 	return nil
 }
 
@@ -297,34 +262,6 @@ func readValue(r *http.Request) ([]byte, error) {
 	}
 	return body, nil
 }
-
-// head sets the header fields by their canonical names, which saves making
-// them canonical.
-func head(w http.ResponseWriter, tag register.Tag, roundTrips int) {
-	h := w.Header()
-	if !tag.IsZero() {
-		h[client.HeaderVersion] = []string{tag.String()}
-	}
-	h[client.HeaderRoundTrips] = []string{strconv.Itoa(roundTrips)}
-}
-
-// tellAge says how old what this site holds may be, where it does not hear all.
-func (a *api) tellAge(w http.ResponseWriter) {
-	if d := a.age(); d > 0 {
-		w.Header()[client.HeaderAge] = []string{strconv.FormatInt(d.Milliseconds(), 10)}
-	}
-}
-
-// value answers with v.
-func value(w http.ResponseWriter, v []byte) error {
-	h := w.Header()
-	h["Content-Type"] = []string{"application/octet-stream"}
-	h["Content-Length"] = []string{strconv.Itoa(len(v))}
-	_, _ = w.Write(v) // a client that is gone needs no answer
-	return nil
-}
-
-func notFound(key string) error { return fmt.Errorf("%w: %s", client.ErrNotFound, key) }
 
 func (a *api) getStatus(w http.ResponseWriter, r *http.Request) error {
 	ans := a.desk.ask(r.Context(), question{kind: kindStatus, timeout: defaultTimeout})

@@ -76,6 +76,8 @@
 // # What holds
 //
 //   - Each request gets exactly one answer, also when the agent stops.
+//   - What a client is told is made in one place (reply.go), whether it asked by HTTP or
+//     through a pipe (pipe.go).
 //   - Every queue is bounded: requests by admission (429 for what is beyond) and by
 //     the desk's queue (who finds it full waits until its deadline); batches by a queue
 //     that holds up the peers' readers and so the peers; links likewise; of saves there is

@@ -106,11 +106,19 @@ func (a *api) getPast(w http.ResponseWriter, r *http.Request, key string, timeou
 		return ofPast(err)
 	}
 	if !ok || v.Deleted {
-		head(w, v.Tag, 0)
-		return fmt.Errorf("%w in epoch %d: %s", client.ErrNotFound, epoch, key)
+		err = fmt.Errorf("%w in epoch %d: %s", client.ErrNotFound, epoch, key)
 	}
-	head(w, v.Tag, 0)
-	return value(w, v.Value)
+	writePast(w, v, err)
+	return nil
+}
+
+// writePast answers with a version, which err says is no value.
+func writePast(w http.ResponseWriter, v snapshot.Version, err error) {
+	r := client.Reply{Status: http.StatusOK, Version: version(v.Tag), Body: v.Value}
+	if err != nil {
+		r.Fail(err)
+	}
+	writeReply(w, question{kind: kindGet}, answer{}, r)
 }
 
 // getVersion answers with one version of a key, be it the present one or one that is kept.
@@ -132,11 +140,11 @@ func (a *api) getVersion(w http.ResponseWriter, r *http.Request, key, text strin
 			return fmt.Errorf("%w: version %s of %s is not kept here", client.ErrNotFound, tag, key)
 		}
 	}
-	head(w, tag, 0)
 	if v.Deleted {
-		return fmt.Errorf("%w: version %s is the deletion of %s", client.ErrNotFound, tag, key)
+		err = fmt.Errorf("%w: version %s is the deletion of %s", client.ErrNotFound, tag, key)
 	}
-	return value(w, v.Value)
+	writePast(w, v, err)
+	return nil
 }
 
 // listPast answers with a page of keys as they were.

@@ -25,7 +25,10 @@ func (a *api) list(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	defer a.desk.release(0)
-	ans := a.answer(w, r, q)
+	ans := a.answer(r.Context(), q)
+	if ans.via != "" {
+		w.Header()[client.HeaderVia] = []string{ans.via}
+	}
 	if ans.err != nil {
 		return ans.err
 	}

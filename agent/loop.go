@@ -181,15 +181,15 @@ func (l *loop) input(in input) {
 		}
 		l.set(in)
 	case kindPeek:
-		in.req.answer <- answer{local: l.replica.Peek(in.req.key)}
+		in.req.give(answer{local: l.replica.Peek(in.req.key)})
 	case kindList:
 		l.pending[in.op] = in.req
 		l.replica.List(in.op, in.req.key, in.req.after, in.req.limit)
 	case kindPeekList:
 		entries, next := l.replica.PeekList(in.req.key, in.req.after, in.req.limit)
-		in.req.answer <- answer{result: register.Result{Entries: entries, Next: next}}
+		in.req.give(answer{result: register.Result{Entries: entries, Next: next}})
 	case kindStatus:
-		in.req.answer <- answer{status: l.status()}
+		in.req.give(answer{status: l.status()})
 	}
 }
 
@@ -201,7 +201,7 @@ func (l *loop) set(in input) {
 // drop answers a request that is over its time, unless it is answered already.
 func (l *loop) drop(op register.Op) {
 	if req := l.queue.take(op); req != nil {
-		req.answer <- answer{err: l.missing(req.operation())}
+		req.give(answer{err: l.missing(req.operation())})
 		return
 	}
 	req := l.pending[op]
@@ -209,7 +209,7 @@ func (l *loop) drop(op register.Op) {
 		return
 	}
 	delete(l.pending, op)
-	req.answer <- answer{err: l.dropped(op, req)}
+	req.give(answer{err: l.dropped(op, req)})
 }
 
 // dropped takes a request back from the replica and says what it came to.
@@ -242,7 +242,7 @@ func (l *loop) report(r register.Result) {
 	case r.Err != nil:
 		a.err = fmt.Errorf("%w: %w", client.ErrRefused, r.Err)
 	}
-	req.answer <- a
+	req.give(a)
 }
 
 func (l *loop) step(b batch) {
@@ -326,14 +326,14 @@ func (l *loop) save(s saving) error {
 // answer themselves.
 func (l *loop) stop() {
 	for _, in := range l.queue.all() {
-		in.req.answer <- answer{err: errStopping()}
+		in.req.give(answer{err: errStopping()})
 	}
 	for op, req := range l.pending {
 		err := errStopping()
 		if l.replica.Drop(op) {
 			err = fmt.Errorf("%w: the agent stopped before it was acknowledged: it may still take effect; read the key to see", client.ErrUnknownOutcome)
 		}
-		req.answer <- answer{err: err}
+		req.give(answer{err: err})
 	}
 	close(l.desk.stopped)
 }

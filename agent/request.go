@@ -49,6 +49,16 @@ type request struct {
 	question
 	answer chan answer // holds one; the loop puts exactly one in
 	timer  *time.Timer
+	piped  *piped // not nil: it came through a pipe, which is given the answer
+}
+
+// give passes on the answer, once and without waiting.
+func (r *request) give(a answer) {
+	if r.piped != nil {
+		r.piped.give(a)
+		return
+	}
+	r.answer <- a
 }
 
 // input is what a handler sends to the loop.

@@ -30,6 +30,8 @@ func (n *node) status(l loopStatus) client.Status {
 		Waiting:   l.waiting,
 		UDP:       client.UDP{Receive: net.ReceiveBuffer, Send: net.SendBuffer, Wanted: quic.WantedBuffer},
 	}
+	cpu, resident := usage()
+	s.CPU, s.Resident = client.Duration(cpu), resident
 	s.Epoch = client.Epoch{Number: disk.Epoch, Time: disk.EpochTime, Behind: uint64(n.store.Last() - disk.EpochSeq), HeldUp: disk.EpochHeldUp}
 	s.Past = client.PastStatus{Epochs: disk.KeptEpochs, Oldest: disk.OldestEpoch, Bytes: disk.HistoryBytes}
 	if m, err := n.store.MomentAtNumber(disk.OldestEpoch); err == nil {

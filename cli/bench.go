@@ -19,11 +19,12 @@ func (a *app) benchCommand() *cli.Command {
 		ArgsUsage: " ",
 		Description: "Each client does one operation after another, on keys of its own below bench/, and with\n" +
 			"--conflict on one key of all. The keys stay. The clients are spread over the sockets, or with\n" +
-			"--demo over three sites in this process, whose processor time is then measured too.",
+			"--demo over three sites on this machine: with --rtt off each is a process, as agents are, and\n" +
+			"otherwise they are in this one, where the distances are.",
 		Flags: []cli.Flag{
 			&cli.StringSliceFlag{Name: "socket", EnvVars: []string{"GUS_SOCKET"}, Usage: "an agent's unix socket `PATH`; repeat it, or separate by commas", DefaultText: "gus.sock in the data directory"},
 			dataFlag(), timeoutFlag(), jsonFlag(),
-			&cli.BoolFlag{Name: "demo", Usage: "run against three sites in this process"},
+			&cli.BoolFlag{Name: "demo", Usage: "run against three sites on this machine"},
 			&cli.StringFlag{Name: "rtt", Usage: "with --demo: round-trip times between its sites, as in gus demo; or off", DefaultText: "CA-VA=72,CA-IR=151,VA-IR=88"},
 			&cli.StringFlag{Name: "kill", Usage: "with --demo: stop `SITE` without warning for the middle third"},
 			&cli.IntFlag{Name: "clients", Usage: "clients in all, `N`", Value: 128},
@@ -106,7 +107,7 @@ func (a *app) benchSockets(c *cli.Context, cfg benchConfig) (*benchReport, error
 	}
 	l := newLoad(cfg)
 	for _, s := range sockets {
-		cl := client.New(s)
+		cl := client.NewPipelined(s)
 		defer cl.Close()
 		st, err := status(c.Context, cl, cfg.timeout)
 		if err != nil {
@@ -124,7 +125,7 @@ func status(ctx context.Context, cl *client.Client, timeout time.Duration) (clie
 	return cl.Status(ctx)
 }
 
-// benchDemo measures three sites in this process.
+// benchDemo measures three sites of its own: processes, where that does without distances.
 func (a *app) benchDemo(c *cli.Context, cfg benchConfig) (report *benchReport, err error) {
 	r, err := parseRTTs(c.String("rtt"))
 	if err != nil {
@@ -136,7 +137,11 @@ func (a *app) benchDemo(c *cli.Context, cfg benchConfig) (report *benchReport, e
 	}
 	defer func() { err = errors.Join(err, remove()) }()
 	log := slog.New(slog.NewTextHandler(a.err, &slog.HandlerOptions{Level: slog.LevelError}))
-	sites, err := openDemo(c.Context, dir, r, log)
+	program := a.program
+	if len(r) > 0 || c.String("kill") != "" {
+		program = ""
+	}
+	sites, err := openDemoOf(c.Context, program, dir, r, log)
 	if err != nil {
 		return nil, err
 	}
@@ -145,7 +150,7 @@ func (a *app) benchDemo(c *cli.Context, cfg benchConfig) (report *benchReport, e
 		return nil, err
 	}
 	l := newLoad(cfg)
-	l.inProcess = true
+	l.inProcess = program == ""
 	for _, s := range sites.sites {
 		l.sites = append(l.sites, newLoadSite(s.name, s.client))
 	}

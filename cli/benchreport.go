@@ -22,7 +22,10 @@ type benchReport struct {
 	InProcess    bool                   `json:"agents_in_process"`
 	CPUPer1000   float64                `json:"cpu_seconds_per_1000_ops"` // of this process
 	MaxResidentM float64                `json:"max_resident_mib"`         // likewise
-	Check        *judgement             `json:"check,omitempty"`
+	// Of all agents, where they are processes of their own and say so, and of the one that has most.
+	AgentsCPUPer1000   float64    `json:"agents_cpu_seconds_per_1000_ops,omitempty"`
+	AgentsMaxResidentM float64    `json:"agents_max_resident_mib,omitempty"`
+	Check              *judgement `json:"check,omitempty"`
 }
 
 // benchSite is what a site's clients found.
@@ -55,6 +58,17 @@ func (r *benchReport) use(u consumption, ops int) {
 	}
 }
 
+func (r *benchReport) useAgents(sites []*loadSite, ops int) {
+	var cpu time.Duration
+	for _, s := range sites {
+		cpu += s.cpu
+		r.AgentsMaxResidentM = max(r.AgentsMaxResidentM, float64(s.resident)/(1<<20))
+	}
+	if ops > 0 {
+		r.AgentsCPUPer1000 = cpu.Seconds() / float64(ops) * 1000
+	}
+}
+
 func (r *benchReport) print(w io.Writer) {
 	fmt.Fprintf(w, "%-6s %-5s %9s %8s %8s %8s %8s %8s %7s %8s\n", "SITE", "OP", "OPS/S", "P50", "P95", "P99", "P99.9", "MAX", "ONE RT", "QUORUM")
 	line := func(site, op string, f figures, quorum client.Duration) {
@@ -81,6 +95,9 @@ func (r *benchReport) print(w io.Writer) {
 		whose = "this process, clients and all agents"
 	}
 	fmt.Fprintf(w, "cpu %.3f s a 1,000 operations, memory %.0f MiB at most (%s)\n", r.CPUPer1000, r.MaxResidentM, whose)
+	if r.AgentsCPUPer1000 > 0 {
+		fmt.Fprintf(w, "cpu %.3f s a 1,000 operations, memory %.0f MiB at most each (the agents)\n", r.AgentsCPUPer1000, r.AgentsMaxResidentM)
+	}
 	for _, s := range r.Sites {
 		fmt.Fprintf(w, "longest gap between two successes at %s: %s ms\n", s.Name, ms(s.LongestGap))
 	}

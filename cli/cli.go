@@ -17,6 +17,7 @@ import (
 type app struct {
 	in       io.Reader
 	out, err io.Writer
+	program  string // the file of this program; empty where it is not one of its own
 }
 
 // Main runs the command that args (without the program's name) ask for and
@@ -25,6 +26,7 @@ func Main(args []string, in io.Reader, out, errs io.Writer) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	a := &app{in: in, out: out, err: errs}
+	a.program, _ = os.Executable()
 	err := a.run(ctx, args)
 	if err != nil {
 		fmt.Fprintln(errs, "gus:", oneLine(err.Error()))

@@ -34,7 +34,7 @@ func (a *app) deletePrefix(c *cli.Context) error {
 	if strings.HasPrefix(prefix, systemPrefix) {
 		return fmt.Errorf("%w: keys below %s are the system's: nothing changed", client.ErrRefused, systemPrefix)
 	}
-	return connect(c, func(c *cli.Context, cl *client.Client) error {
+	return connectMany(c, func(c *cli.Context, cl *client.Client) error {
 		keys, err := listed(c, cl, prefix)
 		if err != nil {
 			return fmt.Errorf("nothing changed: %w", err)

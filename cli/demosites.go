@@ -17,12 +17,13 @@ import (
 	"gus/agent/client"
 )
 
-// demoSites are the demo's agents, in one process and each with its own
+// demoSites are the demo's agents, in one process or each a process, and each with its own
 // directory, sockets and identity: nothing else is shared.
 type demoSites struct {
-	rtts  rtts
-	log   *slog.Logger
-	sites []*demoSite // the voters first
+	program string // whose agent command each runs; empty: all are in this process
+	rtts    rtts
+	log     *slog.Logger
+	sites   []*demoSite // the voters first
 }
 
 // demoSite is one of them.
@@ -33,8 +34,9 @@ type demoSite struct {
 	addr     *net.UDPAddr
 	client   *client.Client
 
-	conn net.PacketConn     // nil while the site is down
-	stop context.CancelFunc // likewise
+	conn net.PacketConn     // nil while the site is down, and where it is a process
+	pid  int                // 0 while it is down, and where it is none
+	stop context.CancelFunc // nil while it is down
 	done chan error         // gets what the agent's Run returned
 }
 
@@ -43,7 +45,7 @@ func (s *demoSite) label() string { return strings.ToUpper(s.name) }
 
 func (s *demoSite) socket() string { return filepath.Join(s.data, "gus.sock") }
 
-func (s *demoSite) up() bool { return s.conn != nil }
+func (s *demoSite) up() bool { return s.conn != nil || s.pid != 0 }
 
 // voters returns the sites that vote.
 func (d *demoSites) voters() []*demoSite { return d.sites[:len(siteNames())] }
@@ -51,12 +53,17 @@ func (d *demoSites) voters() []*demoSite { return d.sites[:len(siteNames())] }
 // openDemo founds a cluster in dir, or finds the one that is there, and starts
 // its sites: the voters, and the observers of the given names. The caller closes it.
 func openDemo(ctx context.Context, dir string, r rtts, log *slog.Logger, observers ...string) (*demoSites, error) {
-	d := &demoSites{rtts: r, log: log}
+	return openDemoOf(ctx, "", dir, r, log, observers...)
+}
+
+// openDemoOf is openDemo where each site is a process of the program, if that is not empty.
+func openDemoOf(ctx context.Context, program, dir string, r rtts, log *slog.Logger, observers ...string) (*demoSites, error) {
+	d := &demoSites{program: program, rtts: r, log: log}
 	var founders []agent.Founder
 	for i, name := range slices.Concat(siteNames(), observers) {
 		data := filepath.Join(dir, name)
 		s := &demoSite{name: name, data: data, observes: i >= len(siteNames())}
-		s.client = client.New(s.socket())
+		s.client = client.NewPipelined(s.socket())
 		d.sites = append(d.sites, s)
 		founders = append(founders, agent.Founder{Name: name, Data: data, Observer: s.observes})
 	}
@@ -94,6 +101,10 @@ func (d *demoSites) restart(ctx context.Context, s *demoSite) error {
 
 // start runs the site's agent on c and waits until it answers.
 func (d *demoSites) start(ctx context.Context, s *demoSite, c *net.UDPConn) error {
+	if d.program != "" {
+		c.Close() // the agent opens it again
+		return d.startProcess(ctx, s)
+	}
 	s.conn = d.distant(s, c)
 	ctx, s.stop = context.WithCancel(context.WithoutCancel(ctx)) // it stops when close says so
 	s.done = make(chan error, 1)
@@ -165,7 +176,7 @@ func (d *demoSites) close() error {
 	for _, s := range d.sites {
 		if s.up() {
 			errs = append(errs, <-s.done)
-			s.conn = nil
+			s.conn, s.pid = nil, 0
 		}
 		s.client.Close()
 	}

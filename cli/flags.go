@@ -130,11 +130,20 @@ func ask(c *cli.Context, f func(*cli.Context, *client.Client) error) error {
 
 // connect calls f with a client of the agent and leaves the timeout to f.
 func connect(c *cli.Context, f func(*cli.Context, *client.Client) error) error {
+	return connectBy(c, client.New, f)
+}
+
+// connectMany is connect for what has many operations under way at once.
+func connectMany(c *cli.Context, f func(*cli.Context, *client.Client) error) error {
+	return connectBy(c, client.NewPipelined, f)
+}
+
+func connectBy(c *cli.Context, open func(socket string) *client.Client, f func(*cli.Context, *client.Client) error) error {
 	if d := c.Duration("timeout"); d <= 0 {
 		return usage("%s: --timeout %v: must be more than nothing", c.Command.Name, d)
 	}
 	awaitSocket(c)
-	cl := client.New(agentSocket(c, serviceSocket))
+	cl := open(agentSocket(c, serviceSocket))
 	defer cl.Close()
 	err := f(c, cl)
 	if errors.Is(err, client.ErrNotRunning) && c.String("socket") == "" && c.String("data") == "" {

@@ -55,7 +55,7 @@ func (a *app) runImport(c *cli.Context) (err error) {
 	if err != nil {
 		return fmt.Errorf("%w: nothing is changed", err)
 	}
-	return connect(c, func(c *cli.Context, cl *client.Client) error { return a.importAll(c, cl, f, n) })
+	return connectMany(c, func(c *cli.Context, cl *client.Client) error { return a.importAll(c, cl, f, n) })
 }
 
 // importAll writes the n records of f. When one fails it begins no further one.

@@ -35,6 +35,20 @@ type loadSite struct {
 	client *client.Client
 	last   atomic.Int64 // nanoseconds since start of the last operation that succeeded
 	gap    atomic.Int64 // the longest time between two
+
+	cpu      time.Duration // that the agent has used from the end of the warm-up to the end
+	resident int64         // bytes of memory that it has had at most
+}
+
+// weigh asks the agent what it has used so far, on behalf of whoever needs the
+// difference. Where it does not say, that is nothing.
+func (s *loadSite) weigh(ctx context.Context, timeout time.Duration) time.Duration {
+	st, err := status(ctx, s.client, timeout)
+	if err != nil {
+		return 0
+	}
+	s.resident = st.Resident
+	return time.Duration(st.CPU)
 }
 
 func newLoadSite(name string, c *client.Client) *loadSite { return &loadSite{name: name, client: c} }
@@ -65,6 +79,10 @@ func (l *load) run(ctx context.Context, disturb func(context.Context) error) err
 		wg.Go(func() { w.run(ctx, stop) })
 	}
 	sleep(ctx, l.cfg.warmup)
+	used := make([]time.Duration, len(l.sites))
+	for i, s := range l.sites {
+		used[i] = s.weigh(ctx, l.cfg.timeout)
+	}
 	before, begin := consumed(), time.Now()
 	for _, s := range l.sites { // a gap counts from here on
 		s.last.Store(int64(time.Since(l.start)))
@@ -78,6 +96,9 @@ func (l *load) run(ctx context.Context, disturb func(context.Context) error) err
 	sleep(ctx, l.cfg.duration)
 	measuring.Store(false)
 	l.took, l.used = time.Since(begin), consumed().sub(before)
+	for i, s := range l.sites {
+		s.cpu = max(0, s.weigh(ctx, l.cfg.timeout)-used[i])
+	}
 	close(stop)
 	wg.Wait()
 	return err
@@ -227,6 +248,9 @@ func (l *load) report(ctx context.Context) (*benchReport, error) {
 		}
 	}
 	r.use(l.used, all.count)
+	if !l.inProcess {
+		r.useAgents(l.sites, all.count)
+	}
 	if l.cfg.check {
 		r.Check = checkHistory(l.workers)
 	}

@@ -119,7 +119,7 @@ func (a *app) restoreInto(c *cli.Context) error {
 	if err != nil {
 		return fmt.Errorf("%w: nothing was changed", err)
 	}
-	return connect(c, func(c *cli.Context, cl *client.Client) error {
+	return connectMany(c, func(c *cli.Context, cl *client.Client) error {
 		if !c.Bool("yes") && !c.Bool("dry-run") && r.keys > 0 {
 			where := "to their own places"
 			if r.into != "" {

@@ -22,6 +22,7 @@ const (
 	batchFill = 1 << 20
 	// maxBatchMessages is how many messages are in one batch at most.
 	maxBatchMessages = 4096
+	leastMessage     = 24               // bytes that hardly a message is smaller than
 	maxElements      = register.MaxPage // of an array: ACK-LIST has the longest
 	maxPairs         = 16               // of a map
 	maxNesting       = 6                // a message, a write, its known tags, a tag: 4, and room
@@ -82,18 +83,23 @@ func mustDecoding() cbor.DecMode {
 	return mode
 }
 
-// encodeMessage returns m as it stands in a batch: its kind and its body. The
+// appendMessage appends m as it stands in a batch: its kind and its body. The
 // same bytes serve for every receiver.
-func encodeMessage(m register.Message) ([]byte, error) {
-	var b bytes.Buffer
-	b.WriteByte(byte(m.Kind())) // below 24, so this is the CBOR of the number
-	if err := encoding.MarshalToBuffer(m, &b); err != nil {
-		return nil, fmt.Errorf("encode %s: %w", m.Kind(), err)
+func appendMessage(b []byte, m register.Message) ([]byte, error) {
+	n := len(b)
+	b = append(b, byte(m.Kind())) // below 24, so this is the CBOR of the number
+	b, ok := appendPlain(b, m)
+	if !ok {
+		var body bytes.Buffer
+		if err := encoding.MarshalToBuffer(m, &body); err != nil {
+			return b[:n], fmt.Errorf("encode %s: %w", m.Kind(), err)
+		}
+		b = append(b, body.Bytes()...)
 	}
-	if b.Len() > maxMessage {
-		return nil, fmt.Errorf("encode %s: %d bytes, the limit is %d", m.Kind(), b.Len(), maxMessage)
+	if size := len(b) - n; size > maxMessage {
+		return b[:n], fmt.Errorf("encode %s: %d bytes, the limit is %d", m.Kind(), size, maxMessage)
 	}
-	return b.Bytes(), nil
+	return b, nil
 }
 
 // encodeHeader returns the beginning of a batch; encoded messages follow it.
@@ -134,6 +140,7 @@ func DecodeBatch(b []byte) (Batch, error) {
 		return Batch{}, fmt.Errorf("decode a batch's header: %w", err)
 	}
 	copy(batch.Cluster[:], h.Cluster)
+	batch.Messages = make([]register.Message, 0, min(len(rest)/leastMessage+1, maxBatchMessages/4))
 	for len(rest) > 0 {
 		if len(batch.Messages) == maxBatchMessages {
 			return Batch{}, fmt.Errorf("decode a batch: more than %d messages", maxBatchMessages)
@@ -175,9 +182,13 @@ func decodeMessage(b []byte) (register.Message, []byte, error) {
 	if len(b) < 2 || b[1]>>5 != 5 {
 		return nil, nil, fmt.Errorf("decode %s: its body is not a map", kind)
 	}
-	rest, err := decoding.UnmarshalFirst(b[1:], m)
-	if err != nil {
-		return nil, nil, fmt.Errorf("decode %s: %w", kind, err)
+	rest, ok := readPlain(b[1:], m)
+	if !ok {
+		var err error
+		m = register.NewMessage(kind) // the first may have been written to
+		if rest, err = decoding.UnmarshalFirst(b[1:], m); err != nil {
+			return nil, nil, fmt.Errorf("decode %s: %w", kind, err)
+		}
 	}
 	if size := len(b) - len(rest); size > maxMessage {
 		return nil, nil, fmt.Errorf("decode %s: %d bytes, the limit is %d", kind, size, maxMessage)

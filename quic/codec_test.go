@@ -58,7 +58,7 @@ func encodeBatch(tb testing.TB, h Header, m ...register.Message) []byte {
 		tb.Fatal(err)
 	}
 	for _, m := range m {
-		e, err := encodeMessage(m)
+		e, err := appendMessage(nil, m)
 		if err != nil {
 			tb.Fatal(err)
 		}
@@ -95,7 +95,7 @@ func TestTheLargestMessageFits(t *testing.T) {
 		t.Errorf("it does not come back: %v", err)
 	}
 	write.Value = make([]byte, maxMessage)
-	if _, err := encodeMessage(&register.MsgWrite{Key: "k", Write: write}); err == nil {
+	if _, err := appendMessage(nil, &register.MsgWrite{Key: "k", Write: write}); err == nil {
 		t.Error("a larger one is encoded")
 	}
 }
@@ -307,7 +307,7 @@ func usual() []register.Message {
 
 func BenchmarkMessages(b *testing.B) {
 	for _, m := range usual() {
-		e, err := encodeMessage(m)
+		e, err := appendMessage(nil, m)
 		if err != nil {
 			b.Fatal(err)
 		}
@@ -315,7 +315,7 @@ func BenchmarkMessages(b *testing.B) {
 			b.ReportAllocs()
 			b.SetBytes(int64(len(e)))
 			for b.Loop() {
-				if _, err := encodeMessage(m); err != nil {
+				if _, err := appendMessage(nil, m); err != nil {
 					b.Fatal(err)
 				}
 			}

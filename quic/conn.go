@@ -133,15 +133,14 @@ func (c *conn) writeBatches(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		}
-		for batch := c.peer.takeMessages(c); len(batch) > 0; batch = c.peer.takeMessages(c) {
+		for batch, n := c.peer.takeMessages(c, nil); n > 0; batch, n = c.peer.takeMessages(c, batch) {
 			var err error
-			if buf, err = c.writeBatch(ctx, buf[:0], batch); err != nil {
-				c.peer.count(func(s *Counters) { s.MessagesDropped += uint64(len(batch)) })
+			if buf, err = c.writeBatch(ctx, buf[:0], batch, n); err != nil {
+				c.peer.count(func(s *Counters) { s.MessagesDropped += uint64(n) })
 				if ctx.Err() == nil && c.qc.Context().Err() == nil {
 					c.e.limited.warn("a batch could not be sent", "peer", c.peer.site.Name, "err", err)
 				}
 			}
-			clear(batch)
 		}
 	}
 }
@@ -149,8 +148,8 @@ func (c *conn) writeBatches(ctx context.Context) {
 // keepBuffer is the size of the largest buffer that is kept for another batch.
 const keepBuffer = 64 << 10
 
-// writeBatch sends one batch. buf is used for it and returned for the next one.
-func (c *conn) writeBatch(ctx context.Context, buf []byte, batch [][]byte) ([]byte, error) {
+// writeBatch sends one batch of so many messages. buf is used for it and returned for the next one.
+func (c *conn) writeBatch(ctx context.Context, buf, batch []byte, messages int) ([]byte, error) {
 	head, err := encodeHeader(c.e.header())
 	if err != nil {
 		return buf, err
@@ -159,10 +158,7 @@ func (c *conn) writeBatch(ctx context.Context, buf []byte, batch [][]byte) ([]by
 	if err != nil {
 		return buf, fmt.Errorf("open a stream: %w", err)
 	}
-	buf = append(buf, head...)
-	for _, m := range batch {
-		buf = append(buf, m...)
-	}
+	buf = append(append(buf, head...), batch...)
 	n := len(buf)
 	if _, err := s.Write(buf); err != nil {
 		s.CancelWrite(streamDone)
@@ -173,7 +169,7 @@ func (c *conn) writeBatch(ctx context.Context, buf []byte, batch [][]byte) ([]by
 	}
 	c.peer.count(func(s *Counters) {
 		s.BatchesSent++
-		s.MessagesSent += uint64(len(batch))
+		s.MessagesSent += uint64(messages)
 		s.BatchBytesSent += uint64(n)
 	})
 	if cap(buf) > keepBuffer {

@@ -104,6 +104,7 @@ type Endpoint struct {
 	attempts  atomic.Uint64
 	progress  atomic.Pointer[[]register.Progress]
 	buffers   sync.Pool // of *bytes.Buffer, for incoming batches
+	scratch   sync.Pool // of *[]byte, for outgoing messages
 
 	mu      sync.Mutex
 	peers   map[string]*peer // by site name
@@ -140,6 +141,7 @@ func New(cfg Config) (*Endpoint, error) {
 		cfg: cfg, id: cfg.Identity, log: cfg.Log, limited: &limitedLog{log: cfg.Log, written: make(map[string]lines)},
 		transport: &quicgo.Transport{Conn: cfg.Conn, StatelessResetKey: reset},
 		buffers:   sync.Pool{New: func() any { return new(bytes.Buffer) }},
+		scratch:   sync.Pool{New: func() any { return new([]byte) }},
 		peers:     make(map[string]*peer), dialled: make(map[*peer]bool),
 		starts: make(chan struct{}, 1), met: make(chan *conn), stop: make(chan struct{}), done: make(chan struct{}),
 	}
@@ -225,20 +227,25 @@ func (e *Endpoint) SetProgress(progress []register.Progress) { e.progress.Store(
 // voter that is not connected, or whose queue is full (16,384 messages or
 // 16 MiB), m is dropped and counted.
 func (e *Endpoint) Send(to register.Set, m register.Message) {
-	var encoded []byte
+	buf := e.scratch.Get().(*[]byte)
+	defer e.scratch.Put(buf)
+	encoded := (*buf)[:0]
 	for v := range to.All {
 		p := e.voter(v)
 		if p == nil {
 			continue
 		}
-		if encoded == nil {
+		if len(encoded) == 0 {
 			var err error
-			if encoded, err = encodeMessage(m); err != nil {
+			if encoded, err = appendMessage(encoded, m); err != nil {
 				// The core keeps its messages within the limits.
 				panic(err)
 			}
 		}
 		p.send(encoded)
+	}
+	if cap(encoded) <= keepBuffer {
+		*buf = encoded
 	}
 }
 

@@ -102,7 +102,7 @@ func (a *attacker) batch(h Header, m ...register.Message) []byte {
 		a.t.Fatal(err)
 	}
 	for _, m := range m {
-		e, err := encodeMessage(m)
+		e, err := appendMessage(nil, m)
 		if err != nil {
 			a.t.Fatal(err)
 		}

@@ -168,7 +168,7 @@ func (p *peer) notify(f func(v register.Voter, up bool)) {
 	}
 }
 
-// send queues an encoded register message.
+// send queues an encoded register message, of which it keeps nothing.
 func (p *peer) send(m []byte) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -195,13 +195,14 @@ func (p *peer) sendDatagram(b []byte) {
 	}
 }
 
-// takeMessages returns the next batch for c, nil where none waits or c is no
-// longer in use.
-func (p *peer) takeMessages(c *conn) [][]byte {
+// takeMessages returns the next batch for c and how many messages it has: none where none
+// waits or c is no longer in use. It takes back the one before.
+func (p *peer) takeMessages(c *conn, before []byte) ([]byte, int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.box.give(before)
 	if p.cur != c || !c.register {
-		return nil
+		return nil, 0
 	}
 	return p.box.take()
 }

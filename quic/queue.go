@@ -7,44 +7,56 @@ const (
 	maxDatagrams   = 64       // gossip packets
 )
 
-// outbox is a peer's queue of encoded register messages, oldest first. What
-// does not fit is refused. It is guarded by its peer's lock.
+// outbox is a peer's queue of encoded register messages, oldest first, one behind the other as
+// they stand in a batch. What does not fit is refused. It is guarded by its peer's lock.
 type outbox struct {
-	messages [][]byte
-	bytes    int
+	data  []byte
+	ends  []int  // in data, of each message
+	spare []byte // used, for the next messages
 }
 
-// push appends m, or says that it does not fit.
+// push appends m, or says that it does not fit. It keeps nothing of m.
 func (q *outbox) push(m []byte) bool {
-	if len(q.messages) >= maxQueued || q.bytes+len(m) > maxQueuedBytes {
+	if len(q.ends) >= maxQueued || len(q.data)+len(m) > maxQueuedBytes {
 		return false
 	}
-	q.messages = append(q.messages, m)
-	q.bytes += len(m)
+	q.data = append(q.data, m...)
+	q.ends = append(q.ends, len(q.data))
 	return true
 }
 
 // take removes what goes into the next batch: all, up to the batch's limits,
-// and at least one. The slice is the taker's, to be cleared after use.
-func (q *outbox) take() [][]byte {
-	n, size := 0, 0
-	for n < len(q.messages) && n < maxBatchMessages {
-		size += len(q.messages[n])
-		if n > 0 && size > batchFill {
-			size -= len(q.messages[n])
-			break
-		}
+// and at least one. The slice is the taker's, until give. n is how many messages it has.
+func (q *outbox) take() (batch []byte, n int) {
+	for n < len(q.ends) && n < maxBatchMessages && (n == 0 || q.ends[n] <= batchFill) {
 		n++
 	}
-	taken := q.messages[:n:n]
-	q.messages = q.messages[n:]
-	q.bytes -= size
-	return taken
+	if n == 0 {
+		return nil, 0
+	}
+	if n == len(q.ends) {
+		batch, q.data, q.ends, q.spare = q.data, q.spare[:0], q.ends[:0], nil
+		return batch, n
+	}
+	size := q.ends[n-1]
+	batch, q.data = q.data[:size:size], q.data[size:]
+	q.ends = append(q.ends[:0], q.ends[n:]...)
+	for i := range q.ends {
+		q.ends[i] -= size
+	}
+	return batch, n
+}
+
+// give gives back the slice of a batch, once it is not needed any more.
+func (q *outbox) give(batch []byte) {
+	if cap(batch) > cap(q.spare) && cap(batch) <= keepBuffer {
+		q.spare = batch[:0]
+	}
 }
 
 // clear drops everything and returns how many messages that was.
 func (q *outbox) clear() int {
-	n := len(q.messages)
+	n := len(q.ends)
 	*q = outbox{}
 	return n
 }

@@ -94,7 +94,7 @@ func (p *peer) status() PeerStatus {
 	s := PeerStatus{
 		Name: p.site.Name, Role: p.site.Role, Number: p.site.Number,
 		Addr: p.addr, Since: p.since, Failure: p.failure,
-		QueuedMessages: len(p.box.messages), QueuedBytes: p.box.bytes, QueuedDatagrams: len(p.gossip.packets),
+		QueuedMessages: len(p.box.ends), QueuedBytes: len(p.box.data), QueuedDatagrams: len(p.gossip.packets),
 		Counters: p.stats,
 	}
 	if c := p.cur; c != nil {

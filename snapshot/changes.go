@@ -9,13 +9,22 @@ import (
 
 // change is what a part of the log says of one key.
 type change struct {
-	place   string
-	records []register.Record // a full one at most, and that the first; then marks
+	*spot
+	records []register.Record // a full one, with the marks on it; or marks alone
+	one     [1]register.Record
 
 	// What was settled and then replaced: a write, or else the tag of one that stands in the
 	// older record, which marks have settled.
 	settled *register.Write
 	marked  register.Tag
+}
+
+// spot is what outlives a change: where it is, and the last save that has made it.
+// But for its place it is the writer's.
+type spot struct {
+	place string
+	seq   register.Seq
+	full  bool // there was more than marks
 }
 
 // changes are what a part of the log says, by place.
@@ -34,19 +43,24 @@ func split(place string) (part int64, key []byte) {
 	return int64(place[0]), append([]byte{}, place[1:]...) // not nil: that would be NULL
 }
 
-// add adds a record of the key at place, which it returns. It keeps r.
-func (c changes) add(place string, r register.Record) string {
+// add adds a record of the key at place, and returns its spot. It keeps r.
+func (c changes) add(place string, r register.Record) *spot {
 	ch, ok := c[place]
 	if !ok {
-		ch = &change{place: place}
+		ch = &change{spot: &spot{place: place}}
+		ch.records = ch.one[:0]
 		c[place] = ch
 	}
-	if !r.IsMark() {
+	switch {
+	case !r.IsMark():
 		ch.replaced(r.Cur.Tag)
-		ch.records = ch.records[:0]
+		ch.records = append(ch.records[:0], r)
+	case len(ch.records) == 1 && !ch.records[0].IsMark():
+		ch.records[0] = register.Fold(ch.records[0], r) // its fields, and nothing that they point to
+	default:
+		ch.records = append(ch.records, r)
 	}
-	ch.records = append(ch.records, r)
-	return ch.place
+	return ch.spot
 }
 
 // replaced takes note of what is settled of the records so far, which one of that tag
@@ -67,10 +81,7 @@ func (ch *change) replaced(tag register.Tag) {
 	if first.Cur.Tag == tag {
 		return
 	}
-	for _, mark := range ch.records[1:] {
-		first = register.Fold(first, mark)
-	}
-	if isSettled(first) {
+	if isSettled(first) { // with its marks
 		ch.settled = &first.Cur
 	}
 }

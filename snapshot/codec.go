@@ -42,7 +42,12 @@ func newCodec() (codec, error) {
 
 // append appends r to a CBOR sequence.
 func (c codec) append(body *bytes.Buffer, r register.Record) error {
-	if err := c.enc.MarshalToBuffer(&r, body); err != nil {
+	if b, ok := appendPlain(body.AvailableBuffer(), &r); ok {
+		body.Write(b)
+		return nil
+	}
+	odd := r // it goes to the heap, as r must not
+	if err := c.enc.MarshalToBuffer(&odd, body); err != nil {
 		return fmt.Errorf("encode the record of %q: %w", r.Key, err)
 	}
 	return nil

@@ -19,9 +19,9 @@ type Change struct {
 
 // recent is a change that need not be in the current records yet.
 type recent struct {
-	seq   register.Seq
-	place string
-	full  bool // not only a mark
+	seq  register.Seq
+	spot *spot
+	full bool // not only a mark
 }
 
 // after returns the changes above seq. They are in the order of their numbers.
@@ -32,17 +32,28 @@ func after(list []recent, seq register.Seq) []recent {
 // minCompact is from how many changes on compacting them is worth while.
 const minCompact = 1 << 12
 
-// compacted returns of each place in list the last change, in order: keys that
-// are written all the time are in it once. It changes nothing of list, which
-// somebody may be reading.
+// note takes note of a change at a spot.
+func (s *Store) note(at *spot, seq register.Seq, full bool) {
+	at.seq, at.full = seq, at.full || full
+	s.recent = append(s.recent, recent{seq, at, full})
+}
+
+// compacted returns of each spot in list the last change, in order: keys that
+// are written all the time are in it once, or twice while they are being folded. It changes nothing of list, which
+// somebody may be reading. There is room for as much again.
 func compacted(list []recent) []recent {
-	full := map[string]bool{}
+	n := 0
 	for _, r := range list {
-		full[r.place] = full[r.place] || r.full
+		if r.seq == r.spot.seq {
+			n++
+		}
 	}
-	newest, _ := lastOf(list)
-	for i, r := range newest {
-		newest[i].full = full[r.place]
+	newest := make([]recent, 0, 2*max(n, minCompact)+minCompact)
+	for _, r := range list {
+		if r.seq == r.spot.seq {
+			r.full = r.spot.full
+			newest = append(newest, r)
+		}
 	}
 	return newest
 }
@@ -80,7 +91,7 @@ func (s *Store) Changes(since register.Seq) (changes iter.Seq2[Change, error], e
 				return
 			}
 			for len(newest) > 0 && newest[0].seq < row.seq {
-				if !emit(newest[0].seq, newest[0].place[1:]) {
+				if !emit(newest[0].seq, newest[0].spot.place[1:]) {
 					return
 				}
 				newest = newest[1:]
@@ -93,7 +104,7 @@ func (s *Store) Changes(since register.Seq) (changes iter.Seq2[Change, error], e
 			}
 		}
 		for _, r := range newest {
-			if !emit(r.seq, r.place[1:]) {
+			if !emit(r.seq, r.spot.place[1:]) {
 				return
 			}
 		}
@@ -105,8 +116,8 @@ func (s *Store) Changes(since register.Seq) (changes iter.Seq2[Change, error], e
 func lastOf(list []recent) (newest []recent, places map[string]bool) {
 	places = make(map[string]bool, len(list))
 	for _, r := range slices.Backward(list) {
-		if !places[r.place] {
-			places[r.place] = true
+		if !places[r.spot.place] {
+			places[r.spot.place] = true
 			newest = append(newest, r)
 		}
 	}
@@ -170,8 +181,8 @@ func (s *Store) Keys(part int) iter.Seq2[string, error] {
 		s.mu.Unlock()
 		var unfolded []string
 		for _, r := range logged {
-			if int(r.place[0]) == part && r.full {
-				unfolded = append(unfolded, r.place[1:])
+			if int(r.spot.place[0]) == part && r.full {
+				unfolded = append(unfolded, r.spot.place[1:])
 			}
 		}
 		slices.Sort(unfolded)

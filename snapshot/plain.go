@@ -22,6 +22,7 @@ const (
 	plainText  = 3 << 5
 	plainArray = 4 << 5
 	plainMap   = 5 << 5
+	plainTrue  = 0xf5
 )
 
 // record decodes a body that is one plain record into r, which is zero. Where
@@ -132,8 +133,7 @@ func (d *plain) fields(each func(field uint64)) {
 
 // yes takes a true; a false is left out where it is written.
 func (d *plain) yes() bool {
-	const yes = 0xf5
-	if !d.ok || len(d.data) == 0 || d.data[0] != yes {
+	if !d.ok || len(d.data) == 0 || d.data[0] != plainTrue {
 		d.ok = false
 		return false
 	}

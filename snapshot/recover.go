@@ -131,12 +131,12 @@ func (s *Store) loadLog(tx *sql.Tx) error {
 			p.rows, p.size = p.rows+1, p.size+row.size
 		}
 		for _, r := range row.records {
-			at := placeOf(r.Key)
-			if !p.covers(row.id, at) {
-				into.add(at, r)
+			at := &spot{place: placeOf(r.Key)}
+			if !p.covers(row.id, at.place) {
+				at = into.add(at.place, r)
 			}
 			if row.id > p.target || !p.complete() {
-				s.recent = append(s.recent, recent{row.seq, at, !r.IsMark()})
+				s.note(at, row.seq, !r.IsMark())
 			}
 		}
 		s.logRows.Add(1)

@@ -2,7 +2,6 @@ package snapshot
 
 import (
 	"fmt"
-	"slices"
 	"time"
 
 	"gus/register"
@@ -92,11 +91,10 @@ func (s *Store) remember(j job) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, r := range j.records {
-		at := s.changes.add(placeOf(r.Key), r)
-		s.recent = append(s.recent, recent{j.seq, at, !r.IsMark()})
+		s.note(s.changes.add(placeOf(r.Key), r), j.seq, !r.IsMark())
 	}
 	if len(s.recent) > 2*s.compact {
-		s.recent = slices.Clip(compacted(s.recent))
+		s.recent = compacted(s.recent)
 		s.compact = max(minCompact, len(s.recent))
 	}
 	s.last.Store(uint64(j.seq))

@@ -26,7 +26,8 @@ const (
 // Client is a connection pool to one agent. All its methods may be called
 // concurrently. The zero value is not one: see New.
 type Client struct {
-	pool pool
+	pool  pool
+	pipes *pipes // nil: each operation has a connection to itself
 }
 
 // New returns a client of the agent that listens at the unix socket. It does
@@ -35,9 +36,24 @@ func New(socket string) *Client {
 	return &Client{pool: pool{socket: socket}}
 }
 
+// NewPipelined returns a client as New does, for a program that has many operations
+// under way at once: those on keys with values of up to MaxPipeValue bytes share one
+// connection, which costs agent and client a fraction of the work. It differs in
+// nothing else. With an agent that knows no such connections it is as New's.
+func NewPipelined(socket string) *Client {
+	c := New(socket)
+	c.pipes = &pipes{pool: &c.pool, dialling: make(chan struct{}, 1)}
+	return c
+}
+
 // Close closes the connections that wait unused. Operations that are under way
 // go on; the client may even be used again.
-func (c *Client) Close() { c.pool.close() }
+func (c *Client) Close() {
+	c.pool.close()
+	if c.pipes != nil {
+		c.pipes.close()
+	}
+}
 
 // Result is what an operation came to.
 type Result struct {
@@ -58,13 +74,13 @@ type Result struct {
 // The deadline of ctx, five seconds where it has none, is passed on to the
 // agent. Get waits up to a second longer for the agent's word.
 func (c *Client) Get(ctx context.Context, key string) (Result, error) {
-	return c.do(ctx, request{method: http.MethodGet, target: target(key)})
+	return c.do(ctx, request{method: http.MethodGet, target: target(key), kind: PipeGet, key: key})
 }
 
 // GetLocal reads key from what this site knows, without asking another. It may
 // be stale.
 func (c *Client) GetLocal(ctx context.Context, key string) (Result, error) {
-	return c.do(ctx, request{method: http.MethodGet, target: target(key) + "?local=true"})
+	return c.do(ctx, request{method: http.MethodGet, target: target(key) + "?local=true", kind: PipeLocal, key: key})
 }
 
 // Set writes value, of at most MaxValue bytes. When it returns nil the write
@@ -74,12 +90,12 @@ func (c *Client) Set(ctx context.Context, key string, value []byte) (Result, err
 	if len(value) > MaxValue {
 		return Result{}, TooLarge(int64(len(value)))
 	}
-	return c.do(ctx, request{method: http.MethodPut, target: target(key), body: value, writes: true})
+	return c.do(ctx, request{method: http.MethodPut, target: target(key), body: value, writes: true, kind: PipeSet, key: key})
 }
 
 // Delete removes key. To remove what is not there is no error.
 func (c *Client) Delete(ctx context.Context, key string) (Result, error) {
-	return c.do(ctx, request{method: http.MethodDelete, target: target(key), writes: true})
+	return c.do(ctx, request{method: http.MethodDelete, target: target(key), writes: true, kind: PipeDel, key: key})
 }
 
 // TooLarge returns the ErrTooLarge of a value of size bytes.

@@ -29,6 +29,9 @@ type request struct {
 	method, target string
 	body           []byte
 	writes         bool // it changes something: never to be sent twice
+
+	kind PipeKind // where a pipe can carry it, and then of this key
+	key  string
 }
 
 // conn is a connection with its buffers. One goroutine uses it at a time.
@@ -97,7 +100,7 @@ func (p *pool) dial(ctx context.Context) (*conn, error) {
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return nil, fmt.Errorf("%w: nobody listens at %s: start `gus agent`", ErrNotRunning, p.socket)
 	case ctx.Err() != nil:
-		return nil, (&conn{socket: p.socket}).unanswered(ctx, err, false)
+		return nil, unanswered(ctx, p.socket, err, false)
 	}
 	return nil, fmt.Errorf("%w: connect to %s: %v", ErrNotRunning, p.socket, err)
 }
@@ -106,6 +109,13 @@ func (p *pool) dial(ctx context.Context) (*conn, error) {
 // anything twice.
 func (c *Client) do(ctx context.Context, req request) (Result, error) {
 	start := time.Now()
+	if c.pipes != nil && req.fitsPipe() {
+		r, err, ok := c.pipes.do(ctx, req)
+		if ok {
+			r.Latency = time.Since(start)
+			return r, err
+		}
+	}
 	for {
 		cn, fresh, err := c.pool.get(ctx)
 		if err != nil {
@@ -119,23 +129,23 @@ func (c *Client) do(ctx context.Context, req request) (Result, error) {
 			r.Latency = time.Since(start)
 			return r, err
 		case fresh || mayHave || ctx.Err() != nil || errors.Is(err, os.ErrDeadlineExceeded):
-			return Result{}, cn.unanswered(ctx, err, mayHave)
+			return Result{}, unanswered(ctx, cn.socket, err, mayHave)
 		}
 	}
 }
 
-// unanswered returns the error of a request that got no answer because of err.
-func (c *conn) unanswered(ctx context.Context, err error, mayHave bool) error {
+// unanswered returns the error of a request at the socket that got no answer because of err.
+func unanswered(ctx context.Context, socket string, err error, mayHave bool) error {
 	why := cause(ctx, err)
 	switch {
 	case mayHave:
-		return fmt.Errorf("%w: the agent at %s did not answer (%v): it may still take effect; read the key to see", ErrUnknownOutcome, c.socket, why)
+		return fmt.Errorf("%w: the agent at %s did not answer (%v): it may still take effect; read the key to see", ErrUnknownOutcome, socket, why)
 	case errors.Is(why, errInterrupted):
 		return fmt.Errorf("%w: %v: nothing changed", ErrNotSent, why)
 	case errors.Is(why, context.DeadlineExceeded):
-		return fmt.Errorf("%w: the agent at %s does not answer: %v: nothing changed", ErrNotSent, c.socket, why)
+		return fmt.Errorf("%w: the agent at %s does not answer: %v: nothing changed", ErrNotSent, socket, why)
 	}
-	return fmt.Errorf("%w: it closed the connection at %s: %v", ErrNotRunning, c.socket, err)
+	return fmt.Errorf("%w: it closed the connection at %s: %v", ErrNotRunning, socket, err)
 }
 
 func cause(ctx context.Context, err error) error {

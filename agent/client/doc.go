@@ -28,5 +28,7 @@
 //     table (errors.go) turns sentinels into status codes and back, and both
 //     ends use it.
 //   - A connection serves one request at a time and is kept for the next; at
-//     most maxIdle wait unused.
+//     most maxIdle wait unused. A pipe (pipe.go) serves many, and what is said above holds
+//     for each of them: of a pipe that breaks it is known which of its requests the
+//     agent may have.
 package client

@@ -1,7 +1,6 @@
 package client
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
@@ -49,25 +48,25 @@ func readBody(resp *http.Response) ([]byte, error) {
 	return body, err
 }
 
-// result returns what r says, or the error that it stands for.
-func (r *response) result() (Result, error) {
-	res := Result{
+// reply returns what r says.
+func (r *response) reply() Reply {
+	p := Reply{
+		Status:  r.status,
 		Version: Version(r.header.Get(HeaderVersion)),
 		Via:     r.header.Get(HeaderVia),
 		Newer:   r.header.Get(HeaderNewer) == "true",
 		Pending: r.header.Get(HeaderPending) == "true",
+		Body:    r.body,
 	}
 	if ms, err := strconv.ParseInt(r.header.Get(HeaderAge), 10, 64); err == nil {
-		res.Age = time.Duration(ms) * time.Millisecond
+		p.Age = time.Duration(ms) * time.Millisecond
 	}
-	res.RoundTrips, _ = strconv.Atoi(r.header.Get(HeaderRoundTrips))
-	if r.status < 300 {
-		res.Value = r.body
-		return res, nil
-	}
-	e := new(Error)
-	if err := json.Unmarshal(r.body, e); err != nil || e.Code == "" {
-		e = &Error{Code: codeFailed, Message: "the agent answered " + strconv.Itoa(r.status) + " " + http.StatusText(r.status)}
-	}
-	return res, e
+	p.RoundTrips, _ = strconv.Atoi(r.header.Get(HeaderRoundTrips))
+	return p
+}
+
+// result returns what r says, or the error that it stands for.
+func (r *response) result() (Result, error) {
+	p := r.reply()
+	return p.result()
 }

@@ -23,6 +23,8 @@ type Status struct {
 	Keys      int        `json:"keys"`       // held, deleted ones that are remembered included
 	DataBytes int64      `json:"data_bytes"` // keys and values
 	Memory    int64      `json:"memory"`     // bytes that the process has from the system
+	Resident  int64      `json:"resident"`   // bytes of memory that it has had at most, by the system's word; 0: unknown
+	CPU       Duration   `json:"cpu_ms"`     // processor time that the process has used; 0: unknown
 	Disk      int64      `json:"disk"`       // bytes of the database's files
 	Epoch     Epoch      `json:"epoch"`      // what a start reads at once
 	Past      PastStatus `json:"past"`       // what can be read of the past

@@ -114,16 +114,16 @@ func (c *Client) Watch(ctx context.Context, w Watching) (*Watch, error) {
 func (x *Watch) begin(r request, timeout time.Duration) error {
 	x.conn.SetDeadline(time.Now().Add(timeout))
 	if _, err := x.conn.send(r, timeout); err != nil {
-		return x.conn.unanswered(x.ctx, err, false)
+		return unanswered(x.ctx, x.conn.socket, err, false)
 	}
 	var err error
 	if x.resp, err = http.ReadResponse(x.conn.in, nil); err != nil {
-		return x.conn.unanswered(x.ctx, err, false)
+		return unanswered(x.ctx, x.conn.socket, err, false)
 	}
 	if x.resp.StatusCode >= 300 {
 		body, err := readBody(x.resp)
 		if err != nil {
-			return x.conn.unanswered(x.ctx, err, false)
+			return unanswered(x.ctx, x.conn.socket, err, false)
 		}
 		_, err = (&response{status: x.resp.StatusCode, header: x.resp.Header, body: body}).result()
 		return err

@@ -127,6 +127,9 @@ func (w *world) layOut(program string) error {
 			listen: addr.String(), public: w.relay.address(i), program: program, fail: w.fail,
 		}
 		s.data, s.client = s.path("data"), client.New(s.path("s"))
+		if i%2 == 1 {
+			s.client = client.NewPipelined(s.path("s"))
+		}
 		if err := os.Mkdir(s.dir, 0o700); err != nil {
 			return err
 		}
