@@ -94,10 +94,10 @@ func (a *api) getPast(w http.ResponseWriter, r *http.Request, key string, timeou
 	if q.err != nil {
 		return q.err
 	}
-	if err := a.desk.admit(register.MaxValue); err != nil {
+	if err := a.desk.admit(0); err != nil {
 		return err
 	}
-	defer a.desk.release(register.MaxValue)
+	defer a.desk.release(0)
 	if epoch == 0 {
 		return a.getVersion(w, r, key, q.values.Get("version"), timeout)
 	}
@@ -109,6 +109,17 @@ func (a *api) getPast(w http.ResponseWriter, r *http.Request, key string, timeou
 		head(w, v.Tag, 0)
 		return fmt.Errorf("%w in epoch %d: %s", client.ErrNotFound, epoch, key)
 	}
+	return a.sendPast(w, v)
+}
+
+// sendPast sends a value that was read from the disk, if memory has room for it until it is sent. How large it is
+// nobody knew before; the store reads few at once.
+func (a *api) sendPast(w http.ResponseWriter, v snapshot.Version) error {
+	size := int64(len(v.Value))
+	if err := a.desk.admit(size); err != nil {
+		return err
+	}
+	defer a.desk.release(size)
 	head(w, v.Tag, 0)
 	return value(w, v.Value)
 }
@@ -132,11 +143,11 @@ func (a *api) getVersion(w http.ResponseWriter, r *http.Request, key, text strin
 			return fmt.Errorf("%w: version %s of %s is not kept here", client.ErrNotFound, tag, key)
 		}
 	}
-	head(w, tag, 0)
 	if v.Deleted {
+		head(w, tag, 0)
 		return fmt.Errorf("%w: version %s is the deletion of %s", client.ErrNotFound, tag, key)
 	}
-	return value(w, v.Value)
+	return a.sendPast(w, v)
 }
 
 // listPast answers with a page of keys as they were.
