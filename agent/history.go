@@ -94,10 +94,10 @@ func (a *api) getPast(w http.ResponseWriter, r *http.Request, key string, timeou
 	if q.err != nil {
 		return q.err
 	}
-	if err := a.desk.admit(register.MaxValue); err != nil {
+	if err := a.desk.admit(0); err != nil {
 		return err
 	}
-	defer a.desk.release(register.MaxValue)
+	defer a.desk.release(0)
 	if epoch == 0 {
 		return a.getVersion(w, r, key, q.values.Get("version"), timeout)
 	}
@@ -108,17 +108,23 @@ func (a *api) getPast(w http.ResponseWriter, r *http.Request, key string, timeou
 	if !ok || v.Deleted {
 		err = fmt.Errorf("%w in epoch %d: %s", client.ErrNotFound, epoch, key)
 	}
-	writePast(w, v, err)
-	return nil
+	return a.sendPast(w, v, err)
 }
 
-// writePast answers with a version, which err says is no value.
-func writePast(w http.ResponseWriter, v snapshot.Version, err error) {
+// sendPast sends a value that was read from the disk, or err, which says that the version is none; if memory has
+// room for it until it is sent. How large it is nobody knew before; the store reads few at once.
+func (a *api) sendPast(w http.ResponseWriter, v snapshot.Version, err error) error {
+	size := int64(len(v.Value))
+	if err := a.desk.admit(size); err != nil {
+		return err
+	}
+	defer a.desk.release(size)
 	r := client.Reply{Status: http.StatusOK, Version: version(v.Tag), Body: v.Value}
 	if err != nil {
 		r.Fail(err)
 	}
 	writeReply(w, question{kind: kindGet}, answer{}, r)
+	return nil
 }
 
 // getVersion answers with one version of a key, be it the present one or one that is kept.
@@ -143,8 +149,7 @@ func (a *api) getVersion(w http.ResponseWriter, r *http.Request, key, text strin
 	if v.Deleted {
 		err = fmt.Errorf("%w: version %s is the deletion of %s", client.ErrNotFound, tag, key)
 	}
-	writePast(w, v, err)
-	return nil
+	return a.sendPast(w, v, err)
 }
 
 // listPast answers with a page of keys as they were.
