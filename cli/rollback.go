@@ -66,7 +66,7 @@ func (a *app) rollback(c *cli.Context) error {
 	case strings.HasPrefix(prefix, systemPrefix):
 		return fmt.Errorf("%w: keys below %s are the system's: nothing changed", client.ErrRefused, systemPrefix)
 	}
-	return connect(c, func(c *cli.Context, cl *client.Client) error {
+	return connectMany(c, func(c *cli.Context, cl *client.Client) error {
 		epoch, err := pastOf(c, cl)
 		if err != nil {
 			return fmt.Errorf("nothing changed: %w", err)
