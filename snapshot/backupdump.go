@@ -52,7 +52,7 @@ type dump struct {
 	last    register.Seq
 	changes []*change // beyond the records, by key
 	parts   []*dumpPart
-	plain   plain
+	plain   plainReader
 }
 
 // dumpPart is a partition that is read, with its next record at hand.

@@ -87,7 +87,7 @@ func (c codec) open(seq register.Seq, sum int64, body []byte) ([]register.Record
 
 // openRecord checks a row of the current records and decodes its body into r,
 // which is zero.
-func (c codec) openRecord(d *plain, r *register.Record, key []byte, seq register.Seq, epoch, sum int64, body []byte) error {
+func (c codec) openRecord(d *plainReader, r *register.Record, key []byte, seq register.Seq, epoch, sum int64, body []byte) error {
 	if recordSum(key, seq, epoch, body) != sum {
 		return errChecksum
 	}

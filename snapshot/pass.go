@@ -197,7 +197,7 @@ func (s *Store) current(part int64, key []byte) (f folded, ok bool, err error) {
 	if err != nil {
 		return f, false, err
 	}
-	if err := s.codec.openRecord(new(plain), &f.Record, key, seq, int64(f.epoch), f.sum, body); err != nil {
+	if err := s.codec.openRecord(new(plainReader), &f.Record, key, seq, int64(f.epoch), f.sum, body); err != nil {
 		return f, false, damaged(s.path, "the record of %q: %v", key, err)
 	}
 	return f, true, nil

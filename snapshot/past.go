@@ -233,7 +233,7 @@ func (p *past) rows(values bool, where string, args ...any) (list []entry, err e
 		return nil, err
 	}
 	defer rows.Close()
-	d := new(plain)
+	d := new(plainReader)
 	for rows.Next() {
 		var seq register.Seq
 		var epoch since

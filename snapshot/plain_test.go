@@ -25,7 +25,7 @@ func TestPlainRecords(t *testing.T) {
 		}
 	}
 	known, wrong := 0, 0
-	decoder := plain{ahead: 5}
+	decoder := plainReader{ahead: 5}
 	check := func(body []byte) (ok bool) {
 		var got register.Record
 		if !decoder.record(body, &got) {

@@ -34,7 +34,7 @@ type reader struct {
 	stop    <-chan struct{}
 	batches chan batch             // to who takes the records
 	used    chan []register.Record // and back, to be filled again
-	plain   plain
+	plain   plainReader
 	order   order // what its records come to
 
 	batch batch // the one that is being filled
@@ -46,7 +46,7 @@ func newReader(s *Store, conn *sql.Conn, stop <-chan struct{}) *reader {
 		store: s, conn: conn, stop: stop,
 		batches: make(chan batch, 1),
 		used:    make(chan []register.Record, 2),
-		plain:   plain{ahead: aheadRecords},
+		plain:   plainReader{ahead: aheadRecords},
 	}
 }
 
