@@ -307,7 +307,7 @@ func remembered(t *testing.T) (data string, want map[string]string, pages map[st
 // asks is told the truth, or that something is damaged. Else a rollback would delete what was hidden.
 func TestAnyWrongBitOfHistory(t *testing.T) {
 	whole, want, pages := remembered(t)
-	flips := 30
+	flips := 20
 	if testing.Short() {
 		flips = 8
 	}
