@@ -79,6 +79,9 @@ func TestMessagesLaidByHandAreTheLibrarys(t *testing.T) {
 
 // What is odd in the least is read as the library reads it, or refused as it refuses it.
 func TestMessagesReadByHandAreTheLibrarys(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes long, and no two goroutines meet")
+	}
 	r := rand.New(rand.NewPCG(3, 4))
 	read := 0
 	for range 100_000 {

@@ -183,6 +183,9 @@ func TestOnlySettledWritesAreVersions(t *testing.T) {
 // What is superseded goes once it is older than the retention, in time that the store was open.
 // Nothing goes because a clock says so, and none stays.
 func TestRetention(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes long, and no two goroutines meet")
+	}
 	dir := freshDir(t)
 	synctest.Test(t, func(t *testing.T) {
 		var jump time.Duration
@@ -235,6 +238,9 @@ func TestRetention(t *testing.T) {
 
 // The history stays within its bytes, or its number of epochs, and the database with it.
 func TestHistoryIsBounded(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes long, and no two goroutines meet")
+	}
 	for name, r := range map[string]Retention{"bytes": {Bytes: 1 << 18}, "epochs": {Epochs: 20}} {
 		t.Run(name, func(t *testing.T) {
 			dir := freshDir(t)

@@ -45,6 +45,9 @@ func anyRecord(r *rand.Rand) register.Record {
 }
 
 func TestRecordsLaidByHandAreTheLibrarys(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes long, and no two goroutines meet")
+	}
 	c, err := newCodec()
 	if err != nil {
 		t.Fatal(err)
