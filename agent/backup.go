@@ -227,14 +227,15 @@ func SaveRunning(ctx context.Context, cl *client.Client, s Saving) (Backup, erro
 			return err
 		}
 		defer in.Close()
-		r, err := snapshot.ReadBackup(io.TeeReader(in, w))
+		out := &failingWriter{w: w}
+		r, err := snapshot.ReadBackup(io.TeeReader(in, out))
 		if err != nil {
-			return err
+			return cmp.Or(out.err, err)
 		}
 		n, progress := 0, s.step("saved")
 		for _, err := range r.Entries() {
 			if err != nil {
-				return err
+				return cmp.Or(out.err, err)
 			}
 			if n++; progress != nil {
 				progress(n)
@@ -242,6 +243,17 @@ func SaveRunning(ctx context.Context, cl *client.Client, s Saving) (Backup, erro
 		}
 		return nil
 	})
+}
+
+// failingWriter keeps the error of w, which is none of what is read and copied there.
+type failingWriter struct {
+	w   io.Writer
+	err error
+}
+
+func (f *failingWriter) Write(p []byte) (n int, err error) {
+	n, f.err = f.w.Write(p)
+	return n, f.err
 }
 
 // SaveStopped saves a backup of what the stopped site with the data directory data

@@ -494,3 +494,28 @@ func TestABackupWhoseDiskHangs(t *testing.T) {
 		must(t, ca.ended())
 	})
 }
+
+// fullFile is a file on a disk that is full.
+type fullFile struct{ backupFile }
+
+func (fullFile) Write([]byte) (int, error) { return 0, errors.New("no space left on device") }
+
+// A backup that its disk does not take is told as one that could not be written: what the agent sends could be read.
+func TestSavingOnAFullDisk(t *testing.T) {
+	d := newDoor(t)
+	if _, err := d.client.Set(t.Context(), "k", make([]byte, 600<<10)); err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "backup")
+	_, err := SaveRunning(t.Context(), d.client, Saving{File: file, create: func(dir, pattern string) (backupFile, error) {
+		f, err := createFile(dir, pattern)
+		return fullFile{f}, err
+	}})
+	if fmt.Sprint(err) != "save a backup: no space left on device" {
+		t.Error(err)
+	}
+	left, err := filepath.Glob(filepath.Join(filepath.Dir(file), "*"))
+	if hidden, _ := filepath.Glob(filepath.Join(filepath.Dir(file), ".*.tmp")); err != nil || len(left)+len(hidden) > 0 {
+		t.Errorf("%v: %q and %q are left", err, left, hidden)
+	}
+}

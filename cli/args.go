@@ -132,6 +132,10 @@ func splitFlags(c *cli.Command, args []string) (flags, words []string, err error
 			if i++; i == len(args) {
 				return nil, nil, usage("%s: the flag %s needs a value", c.Name, w)
 			}
+			// A variable that is empty must not make a value of --dry-run.
+			if v, isFlag := strings.CutPrefix(args[i], "--"); isFlag && findFlag(c, v) != nil {
+				return nil, nil, usage("%s: the flag %s needs a value, and %s is a flag: write %s=%s if that is meant", c.Name, w, args[i], w, args[i])
+			}
 			flags = append(flags, args[i])
 		}
 	}
@@ -208,9 +212,14 @@ func distance(a, b string) int {
 func wantArgs(c *cli.Context, least, most int) error {
 	switch n := c.NArg(); {
 	case n < least:
-		return usage("%s: %d of %d arguments: usage: gus %s %s", c.Command.Name, n, least, c.Command.Name, c.Command.ArgsUsage)
+		return usage("%s: %d of %d arguments: usage: %s", c.Command.Name, n, least, usageLine(c))
 	case n > most:
-		return usage("%s: too many arguments from %q on: usage: gus %s %s", c.Command.Name, c.Args().Get(most), c.Command.Name, c.Command.ArgsUsage)
+		return usage("%s: too many arguments from %q on: usage: %s", c.Command.Name, c.Args().Get(most), usageLine(c))
 	}
 	return nil
+}
+
+// usageLine is how the command is used; the library wants a space where it has no arguments.
+func usageLine(c *cli.Context) string {
+	return strings.TrimSpace("gus " + c.Command.Name + " " + c.Command.ArgsUsage)
 }

@@ -34,6 +34,8 @@ func TestArrange(t *testing.T) {
 		{"help", ""},
 		{"help set", "set --help"},
 		{"get -h", "get -h --"},
+		{"delete --prefix=--dry-run", "delete --prefix=--dry-run --"},
+		{"delete --prefix --dry", "delete --prefix --dry --"},
 		{"--version", "version --"},
 		{"--help", ""},
 	} {

@@ -57,6 +57,9 @@ func (a *app) init(c *cli.Context) error {
 	if len(voters) == 0 {
 		voters = []string{name}
 	}
+	if !slices.Contains(voters, name) {
+		return usage("init: --voters must name this site, too: %s is not among %s", name, strings.Join(voters, ", "))
+	}
 	data, err := ownData(c)
 	if err != nil {
 		return err

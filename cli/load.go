@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
-	"fmt"
 	"math/rand/v2"
 	"strconv"
 	"sync"
@@ -218,7 +217,7 @@ func valueOf(b []byte) [minSize]byte {
 // report sums up.
 func (l *load) report(ctx context.Context) (*benchReport, error) {
 	if ctx.Err() != nil {
-		return nil, fmt.Errorf("interrupted: %w", ctx.Err())
+		return nil, errors.New("interrupted, and nothing is reported")
 	}
 	r := &benchReport{Clients: l.cfg.clients, Seconds: l.took.Seconds(), InProcess: l.inProcess, Errors: map[string]benchErrors{}}
 	var all, reads, writes series

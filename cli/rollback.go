@@ -58,8 +58,11 @@ func rollingBack(d difference) rolledBack {
 func (a *app) rollback(c *cli.Context) error {
 	prefix := c.Args().First()
 	asks := !c.Bool("yes") && !c.Bool("dry-run")
+	flag, err := pastFlag(c)
 	switch {
-	case !c.IsSet("epoch") && !c.IsSet("at") && !c.IsSet("ago"):
+	case err != nil:
+		return err
+	case flag == "":
 		return usage("rollback: to when? name an epoch by --epoch, --at or --ago")
 	case asks && !isTerminal(a.in):
 		return usage("rollback: nobody can be asked whether to roll back what begins with %q: add --yes, or --dry-run to see it", prefix)

@@ -3,6 +3,7 @@ package cli
 import (
 	"errors"
 	"fmt"
+	"os"
 	"strings"
 
 	"github.com/urfave/cli/v2"
@@ -48,6 +49,8 @@ func (a *app) snapshotRestore(c *cli.Context) error {
 		return usage("snapshot restore: a new cluster, or the one that runs? add --name NAME for the first, --into PREFIX for the second")
 	case !into:
 		return a.restoreNew(c)
+	case c.IsSet("name") && c.String("name") != os.Getenv("GUS_NAME"):
+		return usage("snapshot restore: --name makes a new cluster, --into writes into the one that runs: one of them")
 	case !c.Bool("yes") && !c.Bool("dry-run") && !isTerminal(a.in):
 		return usage("snapshot restore: nobody can be asked whether to write the keys: add --yes, or --dry-run to see them")
 	case strings.HasPrefix(c.String("into"), systemPrefix):

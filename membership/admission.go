@@ -126,7 +126,8 @@ func (a *Admission) Join(ctx context.Context, r quic.JoinRequest) []byte {
 		return refusal(err).encode()
 	}
 	out.Peers = a.peers()
-	a.log.Info("a site has joined", "from", r.From)
+	q, _ := openQuestion(r.Body, r.Binding) // good, or it had not been let in
+	a.log.Info("a site has joined", "peer", q.Name, "from", r.From)
 	return out.encode()
 }
 

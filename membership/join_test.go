@@ -87,7 +87,7 @@ func TestFromNothingToThreeSites(t *testing.T) {
 			sites = append(sites, w.run(name, i+2))
 		}
 		w.converged(a, sites[0], sites[1])
-		mustContain(t, "a's log", a.log.String(), "a site has joined")
+		mustContain(t, "a's log", a.log.String(), `msg="a site has joined" peer=site-b `)
 		if exists(filepath.Join(w.dir, "site-b", IdentityDir, "ca.key")) {
 			t.Error("the authority's key has left the founding site")
 		}
