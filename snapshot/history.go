@@ -62,7 +62,7 @@ const (
 	// compactRows is how many versions one step of it deletes at most.
 	compactRows = 128
 	// forever is the end of a version that has none.
-	forever = math.MaxInt64
+	forever int64 = math.MaxInt64
 	// versionCost is what a version takes in tables beside its key, twice, and value: about.
 	versionCost = 60
 )
