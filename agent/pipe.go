@@ -271,7 +271,7 @@ func (p *pipe) passOn(ctx context.Context, x *piped) {
 	p.tasks.Go(func() {
 		defer cancel()
 		ans := p.api.ask(ctx, x.question)
-		if errors.Is(ans.err, context.Canceled) { // the agent stops, or nobody reads this
+		if errors.Is(ans.err, context.Canceled) && !errors.Is(ans.err, client.ErrUnknownOutcome) { // the agent stops, or nobody reads this
 			ans.err = errStopping()
 		}
 		x.give(ans)
