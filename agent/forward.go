@@ -328,10 +328,12 @@ func (p *passing) unanswered(ctx context.Context, voter string, err error) (a an
 		what = "its answer makes no sense: " + err.Error()
 	}
 	switch {
-	case ctx.Err() != nil:
-		return answer{err: ctx.Err()}, false
+	case p.kind == kindSet && ctx.Err() != nil: // a pipe of an agent that stops tells its client
+		return answer{via: voter, err: fmt.Errorf("%w: %s was given it, and its answer was not waited for (%w): it may still take effect; read the key to see", client.ErrUnknownOutcome, voter, ctx.Err())}, false
 	case p.kind == kindSet:
 		return answer{via: voter, err: fmt.Errorf("%w: %s was given it, and %s: it may still take effect; read the key to see", client.ErrUnknownOutcome, voter, what)}, false
+	case ctx.Err() != nil:
+		return answer{err: ctx.Err()}, false
 	case p.isStopped():
 		return answer{err: errStopping()}, false
 	}

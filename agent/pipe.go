@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -103,6 +104,7 @@ func (p *pipe) serve() {
 		select {
 		case <-p.api.ending:
 			p.conn.SetReadDeadline(time.Unix(1, 0))
+			p.conn.SetWriteDeadline(time.Now().Add(pipeGrace))
 		case <-ctx.Done():
 		}
 	})
@@ -112,9 +114,9 @@ func (p *pipe) serve() {
 	}
 	p.finish(cancel)
 	cancel()
+	p.tasks.Wait() // what was passed on has its own answer
 	close(p.wake)
 	writer.Wait()
-	p.tasks.Wait()
 }
 
 // finish waits until nothing is under way. Where the client is gone, nothing of it goes on;
@@ -134,9 +136,12 @@ func (p *pipe) finish(cancel context.CancelFunc) {
 		p.drop(x.id)
 	}
 	p.await(nil)
-	// The loop has stopped, and what it has not answered it has never taken.
+	// Where the loop has stopped, what it has not answered it has never taken. What was passed on
+	// may take effect: only who has passed it on can say.
 	for _, x := range p.current() {
-		x.give(answer{err: errStopping()})
+		if x.cancel == nil {
+			x.give(answer{err: errStopping()})
+		}
 	}
 }
 
@@ -201,7 +206,7 @@ func (p *pipe) begin(ctx context.Context, r client.PipeRequest) error {
 	}
 	x := p.piped()
 	x.id, x.question = r.ID, questionOf(r)
-	x.handed, x.over = false, false
+	x.handed, x.over, x.cancel = false, false, nil
 	p.mu.Lock()
 	twice := p.under[r.ID] != nil
 	if !twice {
@@ -265,7 +270,11 @@ func (p *pipe) passOn(ctx context.Context, x *piped) {
 	p.mu.Unlock()
 	p.tasks.Go(func() {
 		defer cancel()
-		x.give(p.api.ask(ctx, x.question))
+		ans := p.api.ask(ctx, x.question)
+		if errors.Is(ans.err, context.Canceled) && !errors.Is(ans.err, client.ErrUnknownOutcome) { // the agent stops, or nobody reads this
+			ans.err = errStopping()
+		}
+		x.give(ans)
 	})
 }
 
@@ -405,7 +414,7 @@ func (p *pipe) write() {
 			b = client.AppendPipeReply(b, x.id, &r)
 			p.release(x)
 			if (len(b) >= pipeChunk || i == len(taken)-1) && !gone {
-				p.conn.SetWriteDeadline(time.Now().Add(pipePatience))
+				p.patience()
 				if _, err := p.conn.Write(b); err != nil {
 					gone = true
 					p.conn.Close()
@@ -423,12 +432,22 @@ func (p *pipe) write() {
 	}
 }
 
+// patience says for how long the client may leave replies unread.
+func (p *pipe) patience() {
+	p.conn.SetWriteDeadline(time.Now().Add(pipePatience))
+	select {
+	case <-p.api.ending: // else whoever waits for that shortens it
+		p.conn.SetWriteDeadline(time.Now().Add(pipeGrace))
+	default:
+	}
+}
+
 // release gives free what x has occupied.
 func (p *pipe) release(x *piped) {
 	if x.size > 0 {
 		p.api.desk.release(x.size - 1)
 	}
-	x.question, x.ended, x.op, x.size, x.cancel = question{}, answer{}, 0, 0, nil
+	x.question, x.ended, x.op, x.size = question{}, answer{}, 0, 0
 	<-p.room
 }
 

@@ -121,6 +121,7 @@ type past struct {
 
 // lookAt calls f with the past at an epoch that can be read, or, where epoch is 0, with the present one.
 func (s *Store) lookAt(epoch uint64, f func(*past) error) (err error) {
+	newest := s.newest() // before the transaction: what is complete later, it may see half of
 	tx, err := s.readers.BeginTx(context.Background(), &sql.TxOptions{ReadOnly: true})
 	if err != nil {
 		return explain(s.path, err)
@@ -140,7 +141,7 @@ func (s *Store) lookAt(epoch uint64, f func(*past) error) (err error) {
 		if err != nil {
 			return err
 		}
-		if missing = number == 0 || epoch > s.newest(); missing {
+		if missing = number == 0 || epoch > newest; missing {
 			return nil
 		}
 	}

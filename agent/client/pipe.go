@@ -2,10 +2,12 @@ package client
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"io"
 	"os"
 	"runtime"
+	"slices"
 	"sync"
 	"time"
 )
@@ -26,7 +28,7 @@ type pipe struct {
 
 	out, spare []byte // what waits to be written; a buffer for the next
 	writing    bool   // somebody writes, and will write all that waits
-	added      uint64 // bytes ever appended to out
+	added      uint64 // bytes ever appended to out, but for those that were taken back
 	taken      uint64 // of them, those that the agent may have
 
 	buf    []byte // the reader's: what has arrived is buf[lo:hi]
@@ -330,12 +332,30 @@ func (p *pipe) leave(c *call, err error) {
 	}
 	c.err, c.sent = err, c.at < p.taken
 	delete(p.calls, c.id)
-	p.append(PipeRequest{ID: c.id, Kind: PipeDrop})
+	if c.sent {
+		p.append(PipeRequest{ID: c.id, Kind: PipeDrop})
+	} else {
+		p.takeBack(c)
+	}
 	if p.reader == c {
 		p.handOver()
 	}
 	p.mu.Unlock()
 	p.write(time.Now())
+}
+
+// takeBack takes c's request out of what waits to be written: its caller is told that
+// nothing changes. The caller has p's lock.
+func (p *pipe) takeBack(c *call) {
+	from := int(c.at - p.taken)
+	size := 4 + int(binary.BigEndian.Uint32(p.out[from:]))
+	p.out = slices.Delete(p.out, from, from+size)
+	p.added -= uint64(size)
+	for _, other := range p.calls {
+		if other.at > c.at {
+			other.at -= uint64(size)
+		}
+	}
 }
 
 // fail breaks p because of err: nobody gets a reply any more. The caller has p's lock.
