@@ -15,8 +15,8 @@ import (
 func pastFlags() []cli.Flag {
 	return []cli.Flag{
 		&cli.StringFlag{Name: "epoch", Usage: "as it was at the end of epoch `N`"},
-		&cli.StringFlag{Name: "at", Usage: "as it was at the `TIME`, as in 2026-11-30T12:00 (of this place) or 2026-11-30T12:00:00Z"},
-		&cli.StringFlag{Name: "ago", Usage: "as it was the duration `D` ago, as in 2h"},
+		&cli.StringFlag{Name: "at", Usage: "as it was at the end of the last epoch before the `TIME`, as in 2026-11-30T12:00 (of this place) or 2026-11-30T12:00:00Z"},
+		&cli.StringFlag{Name: "ago", Usage: "as it was at the end of the last epoch before the duration `D` ago, as in 2h"},
 	}
 }
 

@@ -230,6 +230,9 @@ func sample(t testing.TB) []byte {
 // Each wrong bit, each early end, each further byte and each piece that is out of place is found,
 // and the whole is read.
 func TestBackupDamage(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes long, and no two goroutines meet")
+	}
 	good := sample(t)
 	sum, err := verifyBackup(bytes.NewReader(good), nil)
 	must(t, err)

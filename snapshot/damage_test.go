@@ -18,16 +18,16 @@ import (
 // A database in which any one bit is another either says so, with the name of
 // the file, or has the same in it: never another value, and never less.
 func TestAnyWrongBit(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes long, and no two goroutines meet")
+	}
 	s := begin(t, freshDir(t), small)
 	s.fill(t, 1, 60)
 	s.SetCursor("a", Cursor{1, 2})
 	dir := dirOf(s)
 	s.end(t)
 	whole := contents(t, dir)
-	flips := 300
-	if testing.Short() {
-		flips = 150
-	}
+	const flips = 300
 	rng := rand.New(rand.NewPCG(11, 12))
 	want, m := replayed(60), modelled(60)
 	found := 0

@@ -95,6 +95,9 @@ func mustBe(t testing.TB, s *Store, e Moment, want map[string]register.Write) {
 
 // Each epoch can be read as it was: key by key, in pages, and in the history of a key.
 func TestHistory(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes long, and no two goroutines meet")
+	}
 	dir := freshDir(t)
 	s := beginWith(t, dir, Options{bounds: small, Epoch: time.Millisecond})
 	s.fill(t, 1, 400)
@@ -312,11 +315,11 @@ func remembered(t *testing.T) (data string, want map[string]string, pages map[st
 // A wrong bit in what is kept of the past, in the records, or in the indexes on them, hides nothing: whoever
 // asks is told the truth, or that something is damaged. Else a rollback would delete what was hidden.
 func TestAnyWrongBitOfHistory(t *testing.T) {
-	whole, want, pages := remembered(t)
-	flips := 20
 	if testing.Short() {
-		flips = 8
+		t.Skip("takes long, and no two goroutines meet")
 	}
+	whole, want, pages := remembered(t)
+	const flips = 20
 	rng := rand.New(rand.NewPCG(15, 16))
 	for _, table := range []string{"versions", "of_key", "records", "keys"} {
 		found, at := 0, pages[table]
@@ -338,6 +341,9 @@ func TestAnyWrongBitOfHistory(t *testing.T) {
 // A page of which the second half is hidden, as SQLite cannot tell from one that has no more, hides
 // nothing from those who ask.
 func TestHalfAPage(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes long, and no two goroutines meet")
+	}
 	whole, want, pages := remembered(t)
 	for _, table := range []string{"versions", "of_key", "records", "keys"} {
 		at := pages[table]

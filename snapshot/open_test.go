@@ -132,6 +132,9 @@ var refusals = []struct {
 }
 
 func TestRefusals(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes long, and no two goroutines meet")
+	}
 	for _, c := range refusals {
 		t.Run(c.name, func(t *testing.T) {
 			dir := freshDir(t)
