@@ -19,7 +19,7 @@ test:
 
 # the packages in which goroutines meet
 race:
-	$(GO) test -race -short ./agent/... ./quic ./snapshot ./membership
+	$(GO) test -race -short -timeout 15m ./agent/... ./quic ./snapshot ./membership
 
 # the simulator, for as long as SIM says; it prints a seed that fails
 SIM ?= 2m
