@@ -2,7 +2,6 @@ package agent
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -268,7 +267,5 @@ func (a *api) getStatus(w http.ResponseWriter, r *http.Request) error {
 	if ans.err != nil {
 		return ans.err
 	}
-	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(a.status(ans.status)) // a client that is gone needs no answer
-	return nil
+	return sendJSON(w, a.status(ans.status))
 }

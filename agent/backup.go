@@ -7,7 +7,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"gus/membership"
 	"io"
 	"io/fs"
 	"net/http"
@@ -18,6 +17,7 @@ import (
 	"time"
 
 	"gus/agent/client"
+	"gus/membership"
 	"gus/snapshot"
 )
 

@@ -1,7 +1,6 @@
 package agent
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -184,14 +183,6 @@ func (a *api) listPast(w http.ResponseWriter, r *http.Request) error {
 		})
 	}
 	return sendJSON(w, p)
-}
-
-func sendJSON(w http.ResponseWriter, v any) error {
-	w.Header()["Content-Type"] = []string{"application/json"}
-	enc := json.NewEncoder(w)
-	enc.SetEscapeHTML(false)
-	_ = enc.Encode(v) // a client that is gone needs no answer
-	return nil
 }
 
 // history answers with the versions of a key. What is settled since the last epoch comes first.

@@ -1,7 +1,6 @@
 package agent
 
 import (
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -46,13 +45,8 @@ func (a *api) list(w http.ResponseWriter, r *http.Request) error {
 	if q.kind == kindPeekList {
 		a.tellAge(w)
 	}
-	h := w.Header()
-	h["Content-Type"] = []string{"application/json"}
-	h[client.HeaderRoundTrips] = []string{strconv.Itoa(ans.result.RoundTrips)}
-	enc := json.NewEncoder(w)
-	enc.SetEscapeHTML(false)
-	_ = enc.Encode(p) // a client that is gone needs no answer
-	return nil
+	w.Header()[client.HeaderRoundTrips] = []string{strconv.Itoa(ans.result.RoundTrips)}
+	return sendJSON(w, p)
 }
 
 // listQuestion reads the query of a listing. What it does not know it refuses:

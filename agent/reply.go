@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"strconv"
@@ -77,6 +78,15 @@ func writeReply(w http.ResponseWriter, q question, ans answer, r client.Reply) {
 		h["Content-Length"] = []string{strconv.Itoa(len(r.Body))}
 	}
 	_, _ = w.Write(r.Body) // a client that is gone needs no answer
+}
+
+// sendJSON answers HTTP with v.
+func sendJSON(w http.ResponseWriter, v any) error {
+	w.Header()["Content-Type"] = []string{"application/json"}
+	enc := json.NewEncoder(w)
+	enc.SetEscapeHTML(false)
+	_ = enc.Encode(v) // a client that is gone needs no answer
+	return nil
 }
 
 // fail answers HTTP with an error.

@@ -2,7 +2,6 @@ package agent
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -72,7 +71,5 @@ func (a *api) postToken(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(client.Token{Token: token, Lifetime: int(life / time.Second)}) // a client that is gone needs no answer
-	return nil
+	return sendJSON(w, client.Token{Token: token, Lifetime: int(life / time.Second)})
 }

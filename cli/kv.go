@@ -188,8 +188,8 @@ func (a *app) reader(c *cli.Context, cl *client.Client) (func(context.Context, s
 	switch {
 	case err != nil:
 		return nil, err
-	case c.IsSet("version") && version == "":
-		return nil, usage("get: --version is empty: `gus history` shows versions")
+	case c.IsSet("version") && !client.Version(version).Valid():
+		return nil, usage("get: --version %q cannot be one: `gus history` shows versions", version)
 	case c.Bool("local") && (epoch > 0 || version != ""), epoch > 0 && version != "":
 		return nil, usage("get: one of --local, --version, and --epoch, --at or --ago")
 	case epoch > 0:

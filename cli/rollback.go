@@ -164,7 +164,7 @@ func (a *app) rollBackAll(c *cli.Context, cl *client.Client, epoch client.PastEp
 	return ferr
 }
 
-// rollBackKey writes a key as it was, the so-manieth one.
+// rollBackKey writes a key as it was; number is how many were begun by then.
 func rollBackKey(c *cli.Context, cl *client.Client, epoch uint64, number int, d difference) rolled {
 	r, err := writeAsItWas(c, cl, epoch, d)
 	said := rollingBack(d)

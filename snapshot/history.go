@@ -236,6 +236,9 @@ func (m *moment) sum() int64 {
 	return int64(crc32.Checksum(b, castagnoli))
 }
 
+// selectMoments begins a query of what scan takes.
+const selectMoments = "SELECT number, seq, time, ran, keys, bytes, sum FROM timeline"
+
 func (m *moment) scan(rows *sql.Rows) error {
 	var sum int64
 	if err := rows.Scan(&m.number, &m.seq, &m.time, &m.ran, &m.keys, &m.bytes, &sum); err != nil {
@@ -259,7 +262,7 @@ func (s *Store) putMoment(p *pass) error {
 func (s *Store) loadTimeline(tx *sql.Tx) error {
 	h := &s.history
 	h.opened = time.Now()
-	rows, err := tx.Query("SELECT number, seq, time, ran, keys, bytes, sum FROM timeline ORDER BY number")
+	rows, err := tx.Query(selectMoments + " ORDER BY number")
 	if err != nil {
 		return incomplete(s.path, err)
 	}

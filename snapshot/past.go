@@ -38,7 +38,7 @@ type Version struct {
 // Timeline returns the epochs that can be read, the newest first: those with numbers
 // below before (0: all), and at most limit. Safe for concurrent use before Close.
 func (s *Store) Timeline(before uint64, limit int) ([]Moment, error) {
-	const query = "SELECT number, seq, time, ran, keys, bytes, sum FROM timeline WHERE number < ? AND number <= ? ORDER BY number DESC LIMIT ?"
+	const query = selectMoments + " WHERE number < ? AND number <= ? ORDER BY number DESC LIMIT ?"
 	newest := s.newest()
 	if before == 0 {
 		before = newest + 1
@@ -49,7 +49,7 @@ func (s *Store) Timeline(before uint64, limit int) ([]Moment, error) {
 // MomentAt returns the last epoch that the clock dates up to t, or ErrNoEpoch. Safe for
 // concurrent use before Close.
 func (s *Store) MomentAt(t time.Time) (Moment, error) {
-	const query = "SELECT number, seq, time, ran, keys, bytes, sum FROM timeline WHERE time <= ? AND number <= ? ORDER BY number DESC LIMIT 1"
+	const query = selectMoments + " WHERE time <= ? AND number <= ? ORDER BY number DESC LIMIT 1"
 	list, err := s.moments(query, t.UnixMilli(), bounded(s.newest()))
 	if err != nil {
 		return Moment{}, err
@@ -85,7 +85,7 @@ func (s *Store) newest() uint64 {
 
 // kept says which epochs can be read.
 func (s *Store) kept() string {
-	const query = "SELECT number, seq, time, ran, keys, bytes, sum FROM timeline WHERE number >= ? ORDER BY number LIMIT 1"
+	const query = selectMoments + " WHERE number >= ? ORDER BY number LIMIT 1"
 	s.mu.Lock()
 	st := s.shown.stats
 	s.mu.Unlock()

@@ -59,7 +59,7 @@ func (p *statements) all() []statement {
 		{&p.versionNext, "SELECT until, part, key FROM versions ORDER BY until, part, key LIMIT 1 OFFSET ?"},
 		{&p.timePut, "REPLACE INTO timeline (number, seq, time, ran, keys, bytes, sum) VALUES (?, ?, ?, ?, ?, ?, ?)"},
 		{&p.timeDrop, "DELETE FROM timeline WHERE number < ?"},
-		{&p.timeOldest, "SELECT number, seq, time, ran, keys, bytes, sum FROM timeline WHERE number >= ? ORDER BY number LIMIT ?"},
+		{&p.timeOldest, selectMoments + " WHERE number >= ? ORDER BY number LIMIT ?"},
 		{&p.logLook, lookLog},
 		{&p.logMove, moveLog},
 	}

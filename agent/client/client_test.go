@@ -329,6 +329,17 @@ func TestVersionsCompare(t *testing.T) {
 	}
 }
 
+func TestWhatCanBeAVersion(t *testing.T) {
+	for v, want := range map[Version]bool{
+		"": false, ".": false, "1": false, "1.": false, ".1": false, "1.1.1": false, "a.1": false, "1.256": false,
+		"1.1": true, "18446744073709551615.63": true,
+	} {
+		if got := v.Valid(); got != want {
+			t.Errorf("%q: %v, want %v", v, got, want)
+		}
+	}
+}
+
 func TestDurationsAreMilliseconds(t *testing.T) {
 	b, err := json.Marshal(Duration(72*time.Millisecond + 345*time.Microsecond))
 	if err != nil || string(b) != "72.345" {

@@ -18,6 +18,14 @@ func (v Version) Compare(w Version) int {
 	return cmp.Or(cmp.Compare(vt, wt), cmp.Compare(vo, wo))
 }
 
+// Valid says whether v can be a version, and is not empty.
+func (v Version) Valid() bool {
+	t, o, _ := strings.Cut(string(v), ".")
+	_, terr := strconv.ParseUint(t, 10, 64)
+	_, oerr := strconv.ParseUint(o, 10, 8)
+	return terr == nil && oerr == nil
+}
+
 // parts returns zeros for what is not a version: older than any.
 func (v Version) parts() (ts, owner uint64) {
 	t, o, _ := strings.Cut(string(v), ".")
