@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"errors"
 	"io"
 	"time"
 
@@ -88,7 +89,7 @@ func (x *served) begin(ctx context.Context, ask pullAsk) error {
 	if err := x.loop.visit(ctx, func(r *register.Replica) { durable = r.Durable() }); err != nil {
 		return err
 	}
-	x.changes, x.upto = newChanges(x.store, after, durable), after
+	x.changes, x.upto = newChanges(x.store, after, durable, false), after
 	return x.look()
 }
 
@@ -145,8 +146,10 @@ func (x *served) awaitSave(ctx context.Context, covers register.Seq) error {
 	return err
 }
 
+var errLeftOut = errors.New("a write that was shown is not settled any more, and what has come instead cannot be saved")
+
 // sendWrites sends what it has of the wanted keys of the page before. Which of
-// them are not settled any more it leaves out.
+// them are not settled any more it leaves out, and waits as page does.
 func (x *served) sendWrites(ctx context.Context, wanted []uint16) error {
 	last := -1
 	for _, i := range wanted {
@@ -156,12 +159,23 @@ func (x *served) sendWrites(ctx context.Context, wanted []uint16) error {
 		last = int(i)
 	}
 	var writes []*register.MsgCatchup // what they point to is the replica's, to read
+	var covers register.Seq
 	err := x.loop.each(ctx, len(wanted), func(r *register.Replica, i int) {
 		k := int(wanted[i])
-		writes = append(writes, r.Catchup(x.keys[k:k+1])...)
+		some := r.Catchup(x.keys[k : k+1])
+		if writes = append(writes, some...); len(some) == 0 {
+			covers = r.Covers()
+		}
 	})
 	if err != nil {
 		return err
+	}
+	held := x.held
+	if err := x.awaitSave(ctx, covers); err != nil {
+		return err
+	}
+	if x.held && !held {
+		return errLeftOut // too late to hold the cursor: the page is out
 	}
 	for len(writes) > 0 {
 		var a pullAnswer

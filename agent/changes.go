@@ -14,16 +14,21 @@ type changes struct {
 	next  func() (snapshot.Change, error, bool)
 	stop  func()
 	ahead *snapshot.Change
+	last  register.Seq // those above it are left out
 	end   register.Seq // with which they are complete
 	upto  register.Seq // all up to it are in the pages so far
 }
 
 // newChanges begins after the save of that number. What the disk has and the
 // replica has not heard of yet is not passed over: the changes are complete up to where
-// both are, of which durable is the replica's.
-func newChanges(store *snapshot.Store, after, durable register.Seq) *changes {
+// both are, of which durable is the replica's. A key that is changed again meanwhile may
+// be left out, unless again is set: who is not going to come back for what is above the end needs it.
+func newChanges(store *snapshot.Store, after, durable register.Seq, again bool) *changes {
 	all, end := store.Changes(after)
-	c := &changes{upto: after, end: max(after, min(end, durable))}
+	c := &changes{upto: after, last: end, end: max(after, min(end, durable))}
+	if again {
+		c.last = ^register.Seq(0)
+	}
 	c.next, c.stop = iter.Pull2(all)
 	return c
 }
@@ -35,7 +40,7 @@ func (c *changes) look() error {
 	if err != nil {
 		return fmt.Errorf("read what has changed: %w", err)
 	}
-	if ok {
+	if ok && change.Seq <= c.last {
 		c.ahead = &change
 	}
 	return nil

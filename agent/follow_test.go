@@ -1,8 +1,10 @@
 package agent
 
 import (
+	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -88,6 +90,40 @@ func TestASaveThatTheLoopHasNotHeardOfIsNotPassedOver(t *testing.T) {
 			}
 		}
 		w.want(ir.local("k"), "v")
+	})
+}
+
+// What was shown as settled and is left out, as something newer has come, is passed over only once that
+// is durable: a crash would leave what was shown, and nobody would come back for it.
+func TestAWriteThatWasShownAndIsLeftOutIsNotPassedOver(t *testing.T) {
+	inWorld(t, three, func(w *world) {
+		ca := w.sites[0]
+		disk := ca.slow()
+		time.Sleep(3 * epochLength)
+		ca.takesIn("k")
+		time.Sleep(time.Second)
+		x := &served{catchup: ca.catchup}
+		must(t, x.begin(w.t.Context(), pullAsk{Version: streamVersion}))
+		defer x.stop()
+		_, err := x.page(w.t.Context())
+		must(t, err)
+		i := slices.Index(x.keys, "k")
+		if i < 0 {
+			t.Fatalf("k is not shown: %q", x.keys)
+		}
+		disk.shut.Store(true)
+		must(t, ca.loop.visit(w.t.Context(), func(r *register.Replica) {
+			newer := register.Write{Tag: register.Tag{TS: 1 << 41, Owner: 2}, Value: []byte("newer")}
+			must(t, r.Step(2, &register.MsgForward{Key: "k", Round: register.Round{Boot: 1, Count: 1 << 30}, Write: newer}))
+		}))
+		if err := x.sendWrites(w.t.Context(), []uint16{uint16(i)}); !errors.Is(err, errLeftOut) {
+			t.Errorf("it goes on, with %v", err)
+		}
+		x.held = false
+		time.AfterFunc(saveWait/2, disk.release)
+		if err := x.sendWrites(w.t.Context(), []uint16{uint16(i)}); err != nil {
+			t.Errorf("what has come instead is durable, and it ends with %v", err)
+		}
 	})
 }
 

@@ -130,7 +130,7 @@ func (t *tail) begin(ctx context.Context) (*changes, error) {
 	if err := t.loop.visit(ctx, func(r *register.Replica) { durable = r.Durable() }); err != nil {
 		return nil, err
 	}
-	c := newChanges(t.store, t.cursor, durable)
+	c := newChanges(t.store, t.cursor, durable, true)
 	if err := c.look(); err != nil {
 		c.stop()
 		return nil, err

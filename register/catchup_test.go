@@ -2,6 +2,7 @@ package register
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"testing"
 )
@@ -138,5 +139,34 @@ func TestReread(t *testing.T) {
 	tr.settle()
 	if l := away.Peek("k"); string(l.Value) != "new" || away.Status().Active != 0 {
 		t.Errorf("%+v, %+v", l, away.Status())
+	}
+}
+
+// A write of its own that is pending teaches a voter nothing when it catches up with one that knows it to
+// be settled. So it counts as not settled, from when others may have it, and after a crash before it is taken up.
+func TestUnsettledHasTheOwnPendingWrite(t *testing.T) {
+	cfg := Config{Self: 1, Voters: []Voter{1, 2, 3}, Boot: 1}
+	r, err := New(cfg, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Set(1, "k", []byte("v"), false)
+	rd := r.Ready()
+	if got := maps.Collect(r.Unsettled()); len(got) > 0 {
+		t.Errorf("before it is saved there is %v", got)
+	}
+	r.Saved(rd.Seq)
+	w := rd.Records[0].Pending.Write
+	step(t, r, 2, &MsgCatchup{Key: "k", Held: true, Write: w})
+	if got := maps.Collect(r.Unsettled()); got["k"] != w.Tag || r.Knows("k", w.Tag) {
+		t.Errorf("%v is pending, and there is %v", w.Tag, got)
+	}
+	cfg.Boot, cfg.Saved, cfg.Ask = 2, rd.Seq, true
+	r, err = New(cfg, each(rd.Records))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := maps.Collect(r.Unsettled()); r.Votes() || got["k"] != w.Tag {
+		t.Errorf("%v is to be taken up, and there is %v", w.Tag, got)
 	}
 }

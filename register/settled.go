@@ -108,11 +108,23 @@ func (r *Replica) Told(key string) (News, bool) {
 }
 
 // Unsettled yields the keys of which there is something that is not known to be settled, or may
-// have been told as that before this start, each with the highest tag of that.
+// have been told as that before this start, each with the highest tag of that. A write of its own that
+// is pending, or will be taken up, is among it: others may know that to be settled, and it learns nothing of it from them.
 func (r *Replica) Unsettled() iter.Seq2[string, Tag] {
 	return func(yield func(string, Tag) bool) {
 		for _, g := range r.active {
-			if g.live != nil && (!g.settled() || g.floor != g.cur) && !yield(g.key, g.floor.Tag) {
+			if g.live == nil {
+				continue
+			}
+			if (!g.settled() || g.floor != g.cur) && !yield(g.key, g.floor.Tag) {
+				return
+			}
+			if p := g.live.pending; p != nil && p.saved && !yield(g.key, p.write.Tag) {
+				return
+			}
+		}
+		for key, p := range r.pending {
+			if p != nil && !yield(key, p.Write.Tag) {
 				return
 			}
 		}

@@ -183,7 +183,7 @@ func TestFullDiskWithEpochs(t *testing.T) {
 		}
 		if err != nil && failures%10 == 0 {
 			mustEqual(t, recovered(t, s.Records()), want)
-			taken(t, func(yield func(Change, error) bool) { changes, _ := s.Changes(0); changes(yield) })
+			taken(t, func(yield func(Change, error) bool) { changes, _ := s.Changes(0); changes(yield) }, s.Last())
 		}
 	}
 	if failures == 0 {

@@ -62,13 +62,13 @@ func compacted(list []recent) []recent {
 // their own, so that SQLite's log can shrink in between.
 const page = 1000
 
-// Changes yields each key that a save above since has changed, once, in the order
+// Changes yields each key that a save above since has changed, in the order
 // of their numbers. A key's number is that of the last save that has changed it
 // or, once an epoch has folded it, of the last save that the epoch covers: so
 // some keys may come again whose last change was before since. end is Last at
 // the call: whoever has taken in all of it has all changes up to end. A key
-// that is changed again meanwhile may be left out: it has then a number above
-// end. A key of which there was never more than a mark may be there. It ends
+// that is changed again meanwhile may come with a number above end, or with both.
+// A key of which there was never more than a mark may be there. It ends
 // with an error if it cannot go on. Its memory is bounded by that of the log,
 // however long the backlog. It may be read more than once. Safe for concurrent
 // use before Close.
@@ -85,7 +85,7 @@ func (s *Store) Changes(since register.Seq) (changes iter.Seq2[Change, error], e
 		emit := func(seq register.Seq, key string) bool {
 			return key == "" || yield(Change{seq, key}, nil)
 		}
-		for row, err := range s.changedRows(since, end) {
+		for row, err := range s.changedRows(since) {
 			if err != nil {
 				yield(Change{}, err)
 				return
@@ -133,9 +133,9 @@ type changed struct {
 	sum  int64
 }
 
-// changedRows yields the rows of the index with numbers above since and up to
-// end, page by page.
-func (s *Store) changedRows(since, end register.Seq) iter.Seq2[changed, error] {
+// changedRows yields the rows of the index with numbers above since, page by page. An
+// epoch moves rows on meanwhile, never to before what is read already.
+func (s *Store) changedRows(since register.Seq) iter.Seq2[changed, error] {
 	const first = "SELECT seq, sum, part, key FROM records INDEXED BY changed WHERE seq > ? ORDER BY seq, part, key LIMIT ?"
 	const next = "SELECT seq, sum, part, key FROM records INDEXED BY changed WHERE (seq, part, key) > (?, ?, ?) ORDER BY seq, part, key LIMIT ?"
 	return func(yield func(changed, error) bool) {
@@ -158,7 +158,7 @@ func (s *Store) changedRows(since, end register.Seq) iter.Seq2[changed, error] {
 				return
 			}
 			for _, c := range list {
-				if c.seq > end || !yield(c, nil) {
+				if !yield(c, nil) {
 					return
 				}
 			}

@@ -48,6 +48,7 @@ type Config struct {
 	Rollback bool // once, an older image of a voter's disk is put back; only with no other crashes
 	Catchup  bool // voters pull what they lack when they meet, and must agree in the end without reads
 	Pulls    int  // further times that one does
+	Adopt    int  // times that one pulls by its cursor; such cursors are passed on to observers that move
 
 	Turn      time.Duration // longest time that inputs gather before Drive is called
 	SaveTime  time.Duration // typical time that a save takes
@@ -64,6 +65,7 @@ type Config struct {
 
 	unwatched bool // judge by histories alone, not by what is said
 	unpulled  bool // nobody catches up by a cursor
+	flaw      flaw // of what is told; 0: none
 
 	// New makes a replica; nil: register.New.
 	New func(register.Config, iter.Seq2[register.Record, error]) (*register.Replica, error)
@@ -148,6 +150,7 @@ func Draw(seed uint64) Config {
 	if c.Catchup {
 		c.Pulls = sometimes(0.5, 20)
 	}
+	c.Adopt = sometimes(0.5, 40)
 	return c
 }
 

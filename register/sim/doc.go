@@ -27,6 +27,10 @@
 // scheduler's, and a run could not be repeated. Here a run is one loop over a
 // heap of events, in one goroutine, and several thousand of them take a second.
 //
+// In half of the runs voters also pull from each other by cursors, as agents do, and pass these on to observers
+// that go from one voter to another. What an agent does for that outside of the register is told again here
+// (cursors.go, adopt.go) and has to be kept like it; in the end an observer lacks nothing, wherever it goes on.
+//
 // Nothing of this package is in the binary. Disk alone is used elsewhere: the
 // contract that the real store is held to is also held against it.
 package sim

@@ -26,6 +26,7 @@ func (w *world) planFaults(span time.Duration) {
 	plan(c.ClockJumps, func() { w.voters[w.rng.IntN(c.Voters)].setClock(w.rng) })
 	if c.Voters > 1 {
 		plan(c.Pulls, w.pullOne)
+		plan(c.Adopt, w.pullByCursor)
 		plan(c.Breaks, w.breakOne)
 		plan(c.Cuts, w.cutSome)
 	}

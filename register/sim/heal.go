@@ -105,6 +105,11 @@ func (w *world) healAll() {
 			w.observer.complete(v)
 		}
 	}
+	for _, m := range w.movers {
+		if !w.over() {
+			m.complete()
+		}
+	}
 }
 
 // heal ends the faults of some voters: they are up, connected, and can save.

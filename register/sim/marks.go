@@ -54,6 +54,7 @@ const (
 	MarkAsks // a voter that starts and asks first
 	MarkHeardLess
 	MarkOldStart
+	MarkAdopted // a cursor that a voter passes on
 	marks
 )
 
@@ -65,6 +66,7 @@ var markNames = [marks]string{
 	"ended with a quorum only", "next page", "listing with a read", "listing with none", "key listed where it was not heard of",
 	"listing dropped", "page with a next", "page with a floor above cur", "page with a tombstone",
 	"CATCHUP", "CATCHUP of what is not decided", "reread", "voter that asks", "HEARD of an earlier start", "message of an earlier start",
+	"cursor passed on to an observer",
 }
 
 // String says what the mark stands for.

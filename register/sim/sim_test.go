@@ -97,7 +97,8 @@ func (s *seeds) add(o Outcome) {
 	}
 }
 
-// TestBadSeeds plays the seeds that once failed.
+// TestBadSeeds plays the seeds that once failed, as they were drawn then as well: without pulls
+// by cursors.
 func TestBadSeeds(t *testing.T) {
 	f, err := os.Open("testdata/seeds.txt")
 	if err != nil {
@@ -109,8 +110,13 @@ func TestBadSeeds(t *testing.T) {
 		if seed = strings.TrimSpace(seed); seed == "" {
 			continue
 		}
-		if o := Run(Draw(number(t, seed))); o.Err != nil {
-			t.Errorf("GUS_SEED=%s: %v", seed, o.Err)
+		c := Draw(number(t, seed))
+		before := c
+		before.Adopt = 0
+		for _, c := range [...]Config{c, before} {
+			if o := Run(c); o.Err != nil {
+				t.Errorf("GUS_SEED=%s, pulls by cursors %d: %v", seed, c.Adopt, o.Err)
+			}
 		}
 	}
 }

@@ -25,6 +25,7 @@ const (
 	tracePull
 	traceReread
 	traceRollback
+	traceCursor
 )
 
 // log puts an event into the trace's hash and, for one who listens, in words.

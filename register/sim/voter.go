@@ -2,6 +2,7 @@ package sim
 
 import (
 	"math/rand/v2"
+	"slices"
 	"strconv"
 	"time"
 
@@ -30,6 +31,9 @@ type voter struct {
 
 	follower *follower
 	puller   *puller
+	pulls    *pulling
+	cursors  []register.Seq // into the saves of each other, of its pulls
+	kept     []register.Seq // that a crash leaves
 }
 
 func (v *voter) name() string { return "v" + strconv.Itoa(int(v.id)) }
@@ -73,6 +77,7 @@ func (v *voter) crash() {
 	v.disk.Crash(w.rng.IntN(2) == 0)
 	v.core, v.turning = nil, false
 	v.follower.crashed()
+	v.cursors = slices.Clone(v.kept)
 	v.life++
 	for _, o := range w.history {
 		if o.Voter == v.id && o.Fate == Open {
@@ -122,6 +127,9 @@ func (v *voter) input(do func()) {
 			v.follower.turn()
 			v.puller.turn()
 			register.Drive(v.core, v, v, v.report)
+			for _, m := range v.w.movers {
+				m.turn(v)
+			}
 		}
 	})
 }

@@ -25,6 +25,7 @@ type world struct {
 	peeks    History // what voters knew to be settled without asking: as reads, but possibly old ones
 	watch    watch
 	observer *observer
+	movers   []*mover
 	outcome  Outcome
 	clock    int64                   // orders calls and returns
 	arrived  int                     // operations begun by clients
@@ -118,6 +119,7 @@ func (w *world) build() {
 		v.setClock(w.rng)
 		v.follower = &follower{v: v, rng: rand.New(rand.NewPCG(w.cfg.Seed, 16+uint64(i))), seen: map[string]register.Tag{}, last: map[string]register.Tag{}}
 		v.puller = newPuller(v)
+		v.cursors, v.kept = make([]register.Seq, n), make([]register.Seq, n)
 		w.voters, w.byID[next] = append(w.voters, v), v
 		next++
 		if w.rng.IntN(8) == 0 { // permanent numbers have gaps
@@ -129,6 +131,11 @@ func (w *world) build() {
 		v.start()
 	}
 	w.observer = w.newObserver()
+	for i := range movers {
+		if w.cfg.Adopt > 0 && !w.cfg.unwatched {
+			w.movers = append(w.movers, w.newMover(i))
+		}
+	}
 }
 
 // over says whether the run has failed, or ended early: nothing that follows matters then.
