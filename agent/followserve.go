@@ -99,7 +99,8 @@ func (t *telling) giveWay(ctx context.Context) error {
 // slot is how long it is to this follower's next turn. Each has its own phase of the common
 // pace: a hundred that all wake at one set would hold up the next.
 func (t *telling) slot(now time.Time) time.Duration {
-	pace := max(leastPace, pacePerFollower*time.Duration(t.followers()))
+	n := time.Duration(t.followers())
+	pace := min(max(leastPace, paceFactor*n*n), mostPace)
 	since := now.Sub(t.begun) + time.Duration(t.phase*float64(pace))
 	return pace - since%pace
 }

@@ -17,10 +17,12 @@ const purposeFollow quic.Purpose = 7
 
 const (
 	// leastPace is the shortest time between two parts that a voter sends to one observer: what
-	// comes meanwhile shares the next. pacePerFollower is by how much it grows with
-	// each of them, so that all of them together cost a voter no more than 1,000 parts a second.
-	leastPace       = 10 * time.Millisecond
-	pacePerFollower = time.Millisecond
+	// comes meanwhile shares the next. It grows by paceFactor for each pair of them, up to mostPace: 20
+	// have their turn every 10 ms, 100 every 200 ms. A part costs a voter the same whatever is
+	// in it, so the more there are, the more is to share one.
+	leastPace  = 10 * time.Millisecond
+	paceFactor = 20 * time.Microsecond
+	mostPace   = time.Second
 	// With clients at the voter an observer that joins is told busyPage keys at once, and then
 	// nothing for busyPause.
 	busyPage  = 64

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"os"
 
 	sqlite3 "modernc.org/sqlite/lib"
 )
@@ -34,6 +35,31 @@ const (
 	moveLog = "PRAGMA wal_checkpoint(PASSIVE)"
 	lookLog = "PRAGMA wal_checkpoint(NOOP)" // says the same and does nothing
 )
+
+const (
+	lookEvery = 32 // into how many parts the way to the next move is divided by looking
+	layParts  = 8  // and by making the log longer
+	pageSize  = 4 << 10
+	walFrame = walFrameHeader + pageSize
+)
+
+// layOut makes SQLite's log longer ahead of what is written to it, up to where it begins anew. A
+// sync of what is written over has only that to write; where the file grows with each
+// save, the file system writes down its length as well, which doubles the time of a small one. It
+// appends, so nothing of SQLite's is written over, and zeros are no frame. The next
+// commit syncs them; where there is no room for them, the log grows as ever.
+func (s *Store) layOut() {
+	ahead, end := s.opts.bounds.log/layParts*walFrame, s.mover.log*walFrame
+	f, err := os.OpenFile(s.path+"-wal", os.O_WRONLY|os.O_APPEND, 0)
+	if err != nil {
+		return
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err == nil && info.Size() < 2*s.opts.bounds.log*walFrame && info.Size()-end < ahead/2 {
+		_, _ = f.Write(make([]byte, ahead))
+	}
+}
 
 // openMover makes the mover's connection.
 func (s *Store) openMover() (err error) {
@@ -71,15 +97,16 @@ func (s *Store) tendLog() {
 		default:
 		}
 	}
-	if s.broken != nil || !s.grown {
-		return
+	if s.broken != nil || s.grown < max(1, s.opts.bounds.log/lookEvery) {
+		return // most saves write a page or two, and to look costs a tenth of a small one
 	}
-	s.grown = false
+	s.grown = 0
 	was := m.log
 	if err := s.pragmaLog(s.statements.logLook); err != nil {
 		s.failedMove(err)
 		return
 	}
+	s.layOut()
 	b := s.opts.bounds.log
 	if m.log < was {
 		m.next = b // it has begun anew

@@ -97,7 +97,7 @@ func (s *Store) transact(body func() error) error {
 	if err != nil {
 		return err
 	}
-	s.grown = true
+	s.grown++
 	if len(saving) > 0 {
 		s.saved(saving)
 	}

@@ -129,6 +129,7 @@ func (s *Store) foldKeys() error {
 		return err
 	}
 	s.history.bytes += p.past - s.pass.past
+	s.grown += int64(done)
 	clear(s.pass.changes[:done]) // the array stays, let what it held be freed
 	s.pass = p
 	s.owed -= int64(done)

@@ -111,7 +111,7 @@ type Store struct {
 	owed       int64        // keys to fold before the next save
 	history    history      // what is kept of the past
 	broken     error        // a transaction ended with an unknown outcome
-	grown      bool         // there was a transaction since SQLite's log was looked at
+	grown      int64        // pages that SQLite's log has grown by at least since it was looked at
 
 	timer    *time.Timer
 	epochDue time.Time     // when the next pass begins; zero: nothing was saved

@@ -76,6 +76,7 @@ func (s *Store) save(j job) error {
 	s.nextID += rows
 	s.logRows.Add(rows)
 	s.logBytes.Add(size)
+	s.grown += size / pageSize
 	s.owed += 2 * int64(len(j.records))
 	s.remember(j)
 	s.saving = true
