@@ -1,11 +1,9 @@
 package quic
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -27,13 +25,8 @@ const (
 const (
 	// grace is how long a replaced connection still delivers what is under way.
 	grace = 2 * time.Second
-	// maxReading is how many batches of one connection are read and delivered
-	// at the same time; further ones wait in the connection's windows.
-	maxReading = 32
 	// maxServing is how many streams of one connection are served at once.
 	maxServing = 64
-	// batchTimeout is how long one batch may take to arrive.
-	batchTimeout = time.Minute
 	// purposeTimeout is how long a stream may take to say its purpose.
 	purposeTimeout = 10 * time.Second
 )
@@ -121,121 +114,6 @@ func (c *conn) wait(ctx context.Context) (quicgo.ApplicationErrorCode, string) {
 	case <-timer.C:
 	}
 	return connReplaced, "replaced"
-}
-
-// writeBatches is the only sender of the register lane: it takes all that
-// waits and sends it as one batch, on one stream.
-func (c *conn) writeBatches(ctx context.Context) {
-	var buf []byte
-	for {
-		select {
-		case <-c.messages:
-		case <-ctx.Done():
-			return
-		}
-		for batch, n := c.peer.takeMessages(c, nil); n > 0; batch, n = c.peer.takeMessages(c, batch) {
-			var err error
-			if buf, err = c.writeBatch(ctx, buf[:0], batch, n); err != nil {
-				c.peer.count(func(s *Counters) { s.MessagesDropped += uint64(n) })
-				if ctx.Err() == nil && c.qc.Context().Err() == nil {
-					c.e.limited.warn("a batch could not be sent", "peer", c.peer.site.Name, "err", err)
-				}
-			}
-		}
-	}
-}
-
-// keepBuffer is the size of the largest buffer that is kept for another batch.
-const keepBuffer = 64 << 10
-
-// writeBatch sends one batch of so many messages. buf is used for it and returned for the next one.
-func (c *conn) writeBatch(ctx context.Context, buf, batch []byte, messages int) ([]byte, error) {
-	head, err := encodeHeader(c.e.header())
-	if err != nil {
-		return buf, err
-	}
-	s, err := c.qc.OpenUniStreamSync(ctx)
-	if err != nil {
-		return buf, fmt.Errorf("open a stream: %w", err)
-	}
-	buf = append(append(buf, head...), batch...)
-	n := len(buf)
-	if _, err := s.Write(buf); err != nil {
-		s.CancelWrite(streamDone)
-		return nil, fmt.Errorf("write a batch: %w", err)
-	}
-	if err := s.Close(); err != nil {
-		return nil, fmt.Errorf("end a batch: %w", err)
-	}
-	c.peer.count(func(s *Counters) {
-		s.BatchesSent++
-		s.MessagesSent += uint64(messages)
-		s.BatchBytesSent += uint64(n)
-	})
-	if cap(buf) > keepBuffer {
-		buf = nil
-	}
-	return buf, nil
-}
-
-// readBatches accepts the streams of the register lane. It accepts no more
-// than it can deliver, so that a slow receiver slows its senders down.
-func (c *conn) readBatches(ctx context.Context) {
-	var wg sync.WaitGroup
-	defer wg.Wait()
-	slots := make(chan struct{}, maxReading)
-	for {
-		select {
-		case slots <- struct{}{}:
-		case <-ctx.Done():
-			return
-		}
-		s, err := c.qc.AcceptUniStream(ctx)
-		if err != nil {
-			return
-		}
-		c.hear()
-		wg.Go(func() {
-			defer func() { <-slots }()
-			if err := c.readBatch(ctx, s); err != nil {
-				s.CancelRead(streamRefused)
-				c.refuse(ctx, "a batch", err)
-			}
-		})
-	}
-}
-
-func (c *conn) readBatch(ctx context.Context, s *quicgo.ReceiveStream) error {
-	if !c.register {
-		return fmt.Errorf("the register lane is open to voters of configuration %d only", c.e.cfg.Configuration)
-	}
-	if err := s.SetReadDeadline(time.Now().Add(batchTimeout)); err != nil {
-		return fmt.Errorf("read a batch: %w", err)
-	}
-	buf := c.e.buffers.Get().(*bytes.Buffer)
-	buf.Reset()
-	_, err := buf.ReadFrom(io.LimitReader(s, maxBatch+1))
-	if err != nil {
-		return fmt.Errorf("read a batch: %w", err)
-	}
-	size := buf.Len()
-	b, err := DecodeBatch(buf.Bytes())
-	if buf.Cap() <= keepBuffer {
-		c.e.buffers.Put(buf) // DecodeBatch keeps nothing of it
-	}
-	if err != nil {
-		return err
-	}
-	if err := c.check(b.Header); err != nil {
-		return err
-	}
-	c.peer.count(func(s *Counters) {
-		s.BatchesReceived++
-		s.MessagesReceived += uint64(len(b.Messages))
-		s.BatchBytesReceived += uint64(size)
-	})
-	c.e.cfg.Deliver(ctx, c.peer.site.Number, b)
-	return nil
 }
 
 // check says whether a batch is of the cluster, configuration and process that

@@ -182,7 +182,7 @@ func quicConfig() *quicgo.Config {
 		MaxStreamReceiveWindow:         maxBatch + 1,
 		InitialConnectionReceiveWindow: connWindow,
 		MaxConnectionReceiveWindow:     maxConnWindow,
-		MaxIncomingUniStreams:          1024, // batches under way: some thousand a second over 150 ms
+		MaxIncomingUniStreams:          128, // those that stay open, and large batches under way
 		MaxIncomingStreams:             maxServing,
 		EnableDatagrams:                true,
 	}

@@ -8,7 +8,7 @@ import (
 )
 
 // MaxFrame is the largest frame's payload in bytes.
-const MaxFrame = maxMessage
+const MaxFrame = maxBatch
 
 // ErrFrameTooLarge is returned by ReadFrame and WriteFrame for a frame beyond
 // the limit, before any of it is read or written.

@@ -84,8 +84,17 @@ func frame(purpose byte, p []byte) []byte {
 	return append(binary.BigEndian.AppendUint32([]byte{purpose}, uint32(len(p))), p...)
 }
 
-// uni sends b as one stream of the register lane.
-func (a *attacker) uni(b []byte) {
+// uni sends each of all as one frame of one stream of the register lane.
+func (a *attacker) uni(all ...[]byte) {
+	var b []byte
+	for _, p := range all {
+		b = append(b, frame(0, p)[1:]...)
+	}
+	a.raw(b)
+}
+
+// raw sends b as one stream of the register lane.
+func (a *attacker) raw(b []byte) {
 	a.t.Helper()
 	s, err := a.qc.OpenUniStreamSync(a.t.Context())
 	if err != nil {
@@ -268,11 +277,15 @@ func TestHostileBytesOnEveryLane(t *testing.T) {
 		for _, b := range bad {
 			x.uni(b)
 		}
+		raw := [][]byte{{0}, {0, 0, 0, 1}, {0, 0, 16, 0, 1}, bytes.Repeat([]byte{0xff}, 100), append(frame(0, nil)[1:], 7)}
+		for _, b := range raw {
+			x.raw(b)
+		}
 		for _, b := range [][]byte{{255}, frame(0, nil), {200, 0xff, 0xff, 0xff, 0xff}, {200, 0}} {
 			s := x.bidi(b)
 			_ = s.Close()
 		}
-		refused := uint64(len(bad) + 2) // and two unknown purposes: the handler judges its own frames
+		refused := uint64(len(bad) + len(raw) + 2) // and two unknown purposes: the handler judges its own frames
 		w.until("all is refused", func() bool { return a.peerStatus("b").Refused >= refused })
 		if a.count() != 0 {
 			t.Errorf("%v was delivered", a.got)
