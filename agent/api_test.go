@@ -23,14 +23,14 @@ import (
 
 // door is a running agent of one site, with its socket.
 type door struct {
-	t      *testing.T
+	t      testing.TB
 	socket string
 	data   string
 	client *client.Client
 	stop   func() // once
 }
 
-func newDoor(t *testing.T) *door {
+func newDoor(t testing.TB) *door {
 	data := filepath.Join(t.TempDir(), "solo")
 	if err := Found([]Founder{{Name: "solo", Data: data}}); err != nil {
 		t.Fatal(err)

@@ -19,6 +19,10 @@ const (
 	// epochLength is how often there is a look for what a peer has saved that
 	// this site has not looked at, and for keys that two sites disagree on.
 	epochLength = 10 * time.Second
+	// Under load there is much to look at, of which nearly all has come by itself: after a look there
+	// is a rest of so many times as long as it took, up to maxRest.
+	restPerLook = 9
+	maxRest     = time.Minute
 	// minRetry and maxRetry bound the pause after an attempt that failed.
 	minRetry = time.Second
 	maxRetry = 30 * time.Second
@@ -154,13 +158,14 @@ func (c *catchup) follow(ctx context.Context, p *follower) {
 		case <-next.C:
 			epoch = true
 		}
+		begin := time.Now()
 		switch err := c.keepUp(ctx, p, epoch); {
 		case err == nil:
 			if failing {
 				c.log.Info("keeps up with a site again", "peer", p.name)
 			}
 			failures, failing = 0, false
-			next.Reset(epochLength)
+			next.Reset(min(max(epochLength, restPerLook*time.Since(begin)), maxRest))
 		case errors.Is(err, errAway):
 			next.Reset(epochLength)
 		case errors.Is(err, errNotYet):

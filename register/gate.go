@@ -262,7 +262,7 @@ func (r *Replica) unissue(g *register) {
 	p := g.live.pending
 	g.live.pending = nil
 	if p.floor.Less(g.floor.Tag) && !g.floor.accepted {
-		r.accept(g, g.floor, false)
+		r.accept(g, g.floor, false, r.others)
 		p.alone = false
 	}
 	var free []held

@@ -4,7 +4,10 @@ import "slices"
 
 // learn takes in a write from whatever message, always the same way, and says
 // whether it is accepted here (PROTOCOL.md section 3).
-func (r *Replica) learn(g *register, w Write) bool {
+func (r *Replica) learn(g *register, w Write) bool { return r.learnTelling(g, w, r.others) }
+
+// learnTelling is learn with UPDATE-VIEW to those in tell only: the others are told by another message.
+func (r *Replica) learnTelling(g *register, w Write, tell Set) bool {
 	if w.Tag.IsZero() {
 		return true
 	}
@@ -36,9 +39,9 @@ func (r *Replica) learn(g *register, w Write) bool {
 			r.markDecided(g, w.Tag)
 		}
 	case decided:
-		r.accept(g, v, true)
+		r.accept(g, v, true, tell)
 	case r.acceptable(g, w.Tag):
-		r.accept(g, v, false)
+		r.accept(g, v, false, tell)
 	case g.floor.Tag.Less(w.Tag): // stale: kept aside
 		g.floor = v
 		r.touch(g)
@@ -56,7 +59,7 @@ func (r *Replica) acceptable(g *register, t Tag) bool {
 	return g.cur.Tag.Less(t) && g.floor.Tag.Less(t)
 }
 
-func (r *Replica) accept(g *register, v *version, decided bool) {
+func (r *Replica) accept(g *register, v *version, decided bool, tell Set) {
 	v.accepted = true
 	v.Decided = v.Decided || decided
 	if g.cur.Tag.Less(v.Tag) {
@@ -73,7 +76,7 @@ func (r *Replica) accept(g *register, v *version, decided bool) {
 	r.touch(g)
 	r.settle(g)
 	r.after(g, held{note: v.Tag})
-	r.say(g, r.others, &MsgUpdateView{Key: g.key, Tag: v.Tag, Decided: v.Decided})
+	r.say(g, tell, &MsgUpdateView{Key: g.key, Tag: v.Tag, Decided: v.Decided})
 }
 
 // markDecided marks t as decided where it is held as accepted; nothing follows
@@ -159,7 +162,8 @@ func (r *Replica) stepWrite(g *register, from Voter, m *MsgWrite) {
 	if v := g.rec(t.Owner); v != nil && t.Less(v.Tag) {
 		return
 	}
-	a := &MsgAckWrite{Key: g.key, Tag: t, Clean: r.learn(g, m.Write)}
+	// To its owner the clean answer says as much as UPDATE-VIEW would.
+	a := &MsgAckWrite{Key: g.key, Tag: t, Clean: r.learnTelling(g, m.Write, r.others.Without(from))}
 	if !a.Clean {
 		a.Blind, a.Own = r.blind(g, t), r.own(g, t)
 	}
@@ -245,7 +249,7 @@ func (r *Replica) stepUpdateView(g *register, from Voter, m *MsgUpdateView) {
 	if m.Decided {
 		r.markDecided(g, m.Tag)
 		if v := g.rec(m.Tag.Owner); v != nil && v.Tag == m.Tag && v.hasValue && !v.accepted {
-			r.accept(g, v, true)
+			r.accept(g, v, true, r.others)
 		}
 	}
 	r.checkReads(g)

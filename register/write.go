@@ -72,6 +72,10 @@ func (r *Replica) sendPending(g *register, to Set) {
 func (r *Replica) stepAckWrite(g *register, from Voter, m *MsgAckWrite) {
 	g.see(m.Undone...)
 	r.hear(g, m.Undone...)
+	if m.Clean {
+		r.note(g, m.Tag, from, false)
+		defer r.checkReads(g)
+	}
 	p := g.live.pending
 	if p == nil || p.phase2() || p.spec != m.Tag {
 		return
@@ -184,7 +188,7 @@ func (r *Replica) complete(g *register, trips int) {
 	}
 	v := &version{Write: p.write, hasValue: true}
 	g.setRec(v)
-	r.accept(g, v, true)
+	r.accept(g, v, true, r.others)
 	r.promote(g, v.Tag)
 	for _, op := range p.ops {
 		r.finish(Result{Op: op, Tag: v.Tag, RoundTrips: trips, write: true})

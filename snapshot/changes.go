@@ -69,20 +69,18 @@ func (ch *change) replaced(tag register.Tag) {
 	if len(ch.records) == 0 {
 		return
 	}
-	first := ch.records[0]
+	first := &ch.records[0]
 	if first.IsMark() {
-		for _, mark := range ch.records {
-			if isSettled(mark) {
+		for i := range ch.records {
+			if mark := &ch.records[i]; isSettled(*mark) {
 				ch.marked = mark.Mark
 			}
 		}
 		return
 	}
-	if first.Cur.Tag == tag {
-		return
-	}
-	if isSettled(first) { // with its marks
-		ch.settled = &first.Cur
+	if first.Cur.Tag != tag && isSettled(*first) { // with its marks
+		settled := first.Cur
+		ch.settled = &settled
 	}
 }
 
@@ -92,12 +90,44 @@ func isSettled(r register.Record) bool { return r.Cur.Decided || r.Readable }
 
 // inOrder returns the changes by place.
 func (c changes) inOrder() []*change {
-	list := make([]*change, 0, len(c))
-	for _, ch := range c {
-		list = append(list, ch)
+	list := c.byPartition()
+	for p := (&pass{changes: list}); p.ordered < len(list); {
+		p.order(p.ordered)
 	}
-	slices.SortFunc(list, func(a, b *change) int { return strings.Compare(a.place, b.place) })
 	return list
+}
+
+// byPartition returns the changes partition by partition. Within one they are not in order yet.
+func (c changes) byPartition() []*change {
+	var next [register.Partitions]int
+	for place := range c {
+		next[place[0]]++
+	}
+	begin := 0
+	for i, n := range next {
+		next[i], begin = begin, begin+n
+	}
+	list := make([]*change, len(c))
+	for place, ch := range c {
+		list[next[place[0]]] = ch
+		next[place[0]]++
+	}
+	return list
+}
+
+// order puts the changes of the partition that begins at i in order, unless they are. One after
+// the other as their turns come: a save that waits does not wait for all.
+func (p *pass) order(i int) {
+	if i < p.ordered {
+		return
+	}
+	part := p.changes[i:]
+	n := slices.IndexFunc(part, func(c *change) bool { return c.place[0] != part[0].place[0] })
+	if n < 0 {
+		n = len(part)
+	}
+	slices.SortFunc(part[:n], func(a, b *change) int { return strings.Compare(a.place, b.place) })
+	p.ordered = i + n
 }
 
 // foldOver returns what the change leaves behind of the older record, if there

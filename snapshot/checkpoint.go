@@ -40,7 +40,7 @@ const (
 	lookEvery = 32 // into how many parts the way to the next move is divided by looking
 	layParts  = 8  // and by making the log longer
 	pageSize  = 4 << 10
-	walFrame = walFrameHeader + pageSize
+	walFrame  = walFrameHeader + pageSize
 )
 
 // layOut makes SQLite's log longer ahead of what is written to it, up to where it begins anew. A

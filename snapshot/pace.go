@@ -11,10 +11,11 @@ import (
 // pace is how many times as long as a step of a pass has taken the writer
 // leaves to saves afterwards, if there are any; easyPace while the log has room.
 // Then a step has fewer keys as well, so that a save which finds one under way
-// waits for little.
+// waits for little. Where nobody saves, somebody may still read: idlePace is for them.
 const (
 	pace     = 4
 	easyPace = 9
+	idlePace = 1
 )
 
 // Where the disk is full, what nobody waits for is tried again after a save

@@ -29,7 +29,8 @@ type pass struct {
 	rows, size int64         // of the log, up to target
 	ran        time.Duration // for how long the database was in use in all: see moment
 	past       int64         // bytes of what it has superseded so far
-	changes    []*change     // to be written, by place
+	changes    []*change     // to be written, by partition
+	ordered    int           // of those, are in order of their places
 	parts      [register.Partitions]part
 	marked     [register.Partitions]mark // of the epochs that have a row of their own, the last
 }
@@ -71,7 +72,7 @@ func (s *Store) beginPass() {
 		begun:   true,
 		rows:    s.logRows.Load(),
 		size:    s.logBytes.Load(),
-		changes: s.changes.inOrder(),
+		changes: s.changes.byPartition(),
 		ran:     s.history.ran(),
 		parts:   s.pass.parts,
 		marked:  s.pass.marked,
@@ -93,6 +94,7 @@ func (s *Store) foldKeys() error {
 	}
 	err := s.transact(func() error {
 		for size < s.opts.bounds.piece && done < len(p.changes) && int64(done) < most {
+			p.order(done)
 			c := p.changes[done]
 			n, err := s.foldKey(&p, c)
 			if err != nil {
@@ -104,7 +106,7 @@ func (s *Store) foldKeys() error {
 				return err
 			}
 		}
-		p.position, p.changes = p.changes[done-1].place, p.changes[done:]
+		p.position, p.changes, p.ordered = p.changes[done-1].place, p.changes[done:], p.ordered-done
 		switch {
 		case len(p.changes) == 0:
 			p.position = end
@@ -302,6 +304,8 @@ func (s *Store) step(what string, does func() error) {
 		s.nextStep = now.Add(easyPace * now.Sub(begun))
 	} else if s.saving {
 		s.nextStep = now.Add(pace * now.Sub(begun))
+	} else {
+		s.nextStep = now.Add(idlePace * now.Sub(begun))
 	}
 	s.saving = false
 	s.settle(what, err)

@@ -146,7 +146,7 @@ func (s *Store) loadLog(tx *sql.Tx) error {
 	if id < p.target {
 		return damaged(s.path, "the log ends with row %d, and pass %d needs it up to row %d", id, p.number, p.target)
 	}
-	p.changes = underWay.inOrder()
+	p.changes = underWay.byPartition()
 	s.nextID = id + 1
 	s.last.Store(uint64(max(last, p.seq)))
 	return nil

@@ -62,7 +62,7 @@ type bounds struct {
 
 // defaultBounds let a start read the log in a few tenths of a second, and a
 // save wait for a folding transaction no longer than for a few syncs.
-var defaultBounds = bounds{rows: 1 << 16, bytes: 16 << 20, keys: 32, piece: 256 << 10, log: 1000}
+var defaultBounds = bounds{rows: 1 << 17, bytes: 64 << 20, keys: 32, piece: 256 << 10, log: 1000}
 
 // step is how many keys one transaction of folding has at most. A large save
 // that has to wait for many of them may as well wait for fewer syncs.
